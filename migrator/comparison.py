@@ -222,9 +222,17 @@ def _with_batches(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTra
 
 
 def simulated(
-    setting: Setting, traffic: RecordedTraffic, policy: AnyPolicy, view: View, fairness: Fairness = Fairness.POLICY_ONLY
+    setting: Setting,
+    traffic: RecordedTraffic,
+    policy: AnyPolicy,
+    view: View,
+    fairness: Fairness = Fairness.POLICY_ONLY,
+    *,
+    into: Path | None = None,
 ) -> ReadLog:
     """The log of the setting's run under the policy, on a simulated GPU whatever the config has; ``view`` hears of it.
+
+    It lies in the new folder ``into``, if one is given, and nowhere else.
 
     Raises:
         InfeasibleError: The policy has no plan for window 0.
@@ -234,7 +242,7 @@ def simulated(
     setting = replace(setting, config=setting.config.model_copy(update={"gpu": gpu}))
     run = Loop(setting, simulated_parts(setting, traffic, policy, as_published=fairness is Fairness.AS_PUBLISHED), view)
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
+        path = into or Path(folder) / "run"
         with RunLog(path, config_yaml(setting.config)) as log:
             run.carry_out(log)
         return read_log(path)

@@ -20,7 +20,8 @@ from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
-from migrator.views.html import comparison_to_html, require_plot_extra
+from migrator.views.html import comparison_to_html
+from migrator.views.page import require_plot_extra
 from migrator.views.traffic import print_load_of_segments, print_traffic
 from planner.policies.registry import POLICIES, policy_of
 from workloads.traffic.trace_store import keep_traces, kept_traces

@@ -39,7 +39,7 @@ from migrator.views.forecast import (
     shown_to_html,
     shown_to_json,
 )
-from migrator.views.html import require_plot_extra
+from migrator.views.page import require_plot_extra
 
 Sources = Annotated[
     list[str],

@@ -9,6 +9,9 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
+RUNS = Path("runs")
+"""Where runs go unless it is said."""
+
 LONGEST_NAME = 255
 """Bytes of a file's name, without its folders."""
 

@@ -8,25 +8,44 @@ from typing import Annotated
 import typer
 
 from migrator.commands.options import Json, with_examples
+from migrator.commands.pages import require_page, write_page
 from migrator.console import escape, output, print_json, program
+from migrator.errors import MigratorError
 from migrator.log.report import report_of
 from migrator.log.runlog import read_log
+from migrator.log.timeline import n_seconds
 from migrator.views.as_json import report_to_json
 from migrator.views.report import print_report
 
 
-@with_examples("report runs/quickstart --json")
+@with_examples("report runs/quickstart --json", "report runs/quickstart --html run.html")
 def report_command(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
     *,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a page of the run into this file; needs the extra plot.")
+    ] = None,
+    from_s: Annotated[int, typer.Option("--from", min=0, help="Of the page: the first second.")] = 0,
+    to_s: Annotated[int | None, typer.Option("--to", min=1, help="Of the page: the second at which it ends.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the report of a run.
+    """Print the report of a run, and write a page of it, or of some of its seconds.
 
     Raises:
         LogError: The folder holds no log of ours.
+        MigratorError: The page cannot be written, or has no seconds.
     """
-    report = report_of(read_log(run))
+    if html is None and (from_s or to_s is not None):
+        raise typer.BadParameter("--from and --to are of a page; give --html FILE as well")
+    if html is not None:
+        require_page(html, run)
+    log = read_log(run)
+    report = report_of(log)
+    if html is not None:
+        last_s = n_seconds(log)
+        if not from_s < min(last_s, last_s if to_s is None else to_s):
+            raise MigratorError(f"--from {from_s}: the run has seconds 0 to {last_s}, and --to must lie behind it")
+        write_page(html, run, from_s, to_s)
     if as_json:
         print_json(report_to_json(report))
     else:

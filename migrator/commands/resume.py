@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from migrator import __version__
+from migrator.commands.pages import write_page
 from migrator.commands.running import (
     Begun,
     OnGpu,
@@ -37,9 +38,16 @@ from planner.policies.registry import POLICIES, VARIANTS, policy_of
 
 
 def resume_run(
-    folder: Path, *, policy: str | None = None, against: str | None = None, on_gpu: OnGpu | None = None
+    folder: Path,
+    *,
+    policy: str | None = None,
+    against: str | None = None,
+    on_gpu: OnGpu | None = None,
+    html: Path | None = None,
 ) -> None:
-    """Go on with the run in ``folder`` and print its report; ``policy`` is the file of a policy of the user's own.
+    """Go on with the run in ``folder``, print its report and write its page into ``html``.
+
+    ``policy`` is the file of a policy of the user's own.
 
     The log of a simulated run then is that of one that was never cut off, but for facts of the wall clock. A run on a
     real GPU, which is the header's, is joined at the begin of a window. One that is finished already is left alone.
@@ -66,6 +74,8 @@ def resume_run(
             chosen = _policy_of(stands, policy)
         if log.is_finished and rival is None:
             print_report(report_of(stands), output())
+            if html is not None:
+                write_page(html, folder)
             return
         config, path = _config(stands), str(stands.folder / CONFIG_FILE)
         refuse_unlike(rival, config)
@@ -80,7 +90,7 @@ def resume_run(
                 assert real is not None
                 setting, traffic = assemble(config, path, real.gpu.model)
                 _join(log, real, where, chosen, setting, traffic)
-    print_run(folder, rival, setting, traffic)
+    print_run(folder, rival, setting, traffic, html)
 
 
 def _policy_of(stands: ReadLog, named: str | None) -> AnyPolicy:

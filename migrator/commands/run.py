@@ -12,6 +12,7 @@ import typer
 
 from executor.mig import GpuModel
 from migrator.commands.options import Assignments, BesideOthers, nameable, with_examples
+from migrator.commands.pages import require_page
 from migrator.commands.resume import resume_run
 from migrator.commands.running import OnGpu, begin, print_run, refuse_unlike
 from migrator.commands.where import Manner
@@ -46,6 +47,10 @@ def run_command(
     against: Annotated[
         str | None,
         typer.Option(metavar="POLICY", help="Simulate this policy, too, and say what was won over it, e.g. static."),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Also write a page of the run into this file at its end; needs the extra plot."),
     ] = None,
     time_limit: Annotated[
         float | None,
@@ -115,10 +120,14 @@ def run_command(
         given = [name for name, value in {"CONFIG": config, **options}.items() if value not in (None, [])]
         if given:
             raise typer.BadParameter(f"--resume goes on with a run as it was begun: without {', '.join(given)}")
-        resume_run(resume, policy=policy, against=against, on_gpu=where)
+        if html is not None:
+            require_page(html, resume)
+        resume_run(resume, policy=policy, against=against, on_gpu=where, html=html)
         return
     if config is None:
         raise typer.BadParameter("give a CONFIG, or --resume DIR")
+    if html is not None:
+        require_page(html, config)
     asked = read_config(config, [*where.assignments, *(assignments or ())], windows=windows, seed=seed)
     chosen = policy_of(policy or "migrator")
     rival = None if against is None else policy_of(against)
@@ -126,7 +135,7 @@ def run_command(
     show = partial(_shown, asked)
     folder, setting, traffic = begin(asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit)
     if folder is not None:
-        print_run(folder, rival, setting, traffic)
+        print_run(folder, rival, setting, traffic, html)
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from executor.mig import GpuModel
 from executor.reconcile import decide
 from executor.zygote import ZygoteError
 from migrator.commands.gpu.changing import print_decision
+from migrator.commands.options import RUNS
+from migrator.commands.pages import AGAINST, write_page
 from migrator.commands.where import Manner, mind_other_managers, state_folder
 from migrator.comparison import simulated
 from migrator.config import Config, config_yaml
@@ -47,9 +49,6 @@ from migrator.views.ending import print_against, print_layout_over_time
 from migrator.views.report import print_report
 from planner.policies.policy import AnyPolicy, Policy
 from workloads.learning.models import libraries
-
-RUNS = Path("runs")
-"""Where runs go unless it is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,14 @@ def refuse_unlike(rival: AnyPolicy | None, config: Config) -> None:
         )
 
 
-def print_run(folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic) -> None:
-    """Print the report of a finished run; with ``rival``, what it won over that policy on the same requests, too."""
+def print_run(
+    folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic, html: Path | None = None
+) -> None:
+    """Print the report of a finished run, and write its page into ``html``.
+
+    With ``rival`` both say what it won over that policy on the same requests, too; the simulated run of that is kept in
+    the run's folder.
+    """
     log_of_run = read_log(folder)
     report = report_of(log_of_run)
     print_report(report, output())
@@ -119,10 +124,15 @@ def print_run(folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: 
         warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
     elif rival is not None:
         with progress().status(f"simulating {escape(rival.name)} on the same requests"):
-            log_of_rival = simulated(setting, traffic, rival, View())
+            shutil.rmtree(folder / AGAINST, ignore_errors=True)
+            log_of_rival = simulated(setting, traffic, rival, View(), into=folder / AGAINST)
         print_against(log_of_run, log_of_rival, output())
+    if html is not None:
+        write_page(html, folder)
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
     here, last = escape(str(folder)), setting.config.windows - 1
+    if html is not None:
+        output().print(f"  open {escape(str(html))}", soft_wrap=True)
     output().print(f"  {escape(program())} report {here} --json", soft_wrap=True)
     output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
 

@@ -118,6 +118,8 @@ VERBS = (
     *_panel(
         "Look at results",
         Verb("report", "Show what a run came to: per window and tenant, and totals."),
+        Verb("runs", "List the runs in a folder, and how they stand."),
+        Verb("diff", "Say why one run was better than another: by window, tenant and cause."),
         Verb(
             "verify",
             "Check a plan, or those of a run, against every rule and recompute goodput, with code that no engine uses.",

@@ -20,7 +20,8 @@ from migrator.inputs import assemble, warnings_of
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
-from migrator.views.html import require_plot_extra, sweep_to_html
+from migrator.views.html import sweep_to_html
+from migrator.views.page import require_plot_extra
 from migrator.views.progress import GridView
 from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep

@@ -124,7 +124,7 @@ def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> Sec
         return found
 
     if log.header.sharing == "instances":
-        serving, changing = _could_serve(tenant, instances, starts_s)
+        serving, changing = could_serve(tenant, instances, starts_s)
     else:
         serving, changing = counts("could_serve"), counts("changing")
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
@@ -135,8 +135,10 @@ def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> Sec
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
 
 
-def _could_serve(tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+def could_serve(tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
+
+    Seconds begin at ``starts_s``, ``(n_seconds,)``, ascending.
 
     An instance whose worker has failed does neither until the worker is ready again.
     """

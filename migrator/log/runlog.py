@@ -1,4 +1,4 @@
-"""A run's folder and its log: ``config.yaml`` and ``events.jsonl``, nothing else.
+"""A run's folder and its log: ``config.yaml`` and ``events.jsonl``.
 
 The log is append-only, one record a line; :mod:`migrator.log.records` has the kinds and their fields. Wall-clock facts
 live under the key ``wall`` and nowhere else, so that two runs of one seed are equal byte for byte without it. A line is
@@ -284,6 +284,18 @@ def read_log(folder: Path) -> ReadLog:
             is wrong.
     """
     return log_in(bytes_of_log(folder), folder)
+
+
+def is_being_written(folder: Path) -> bool:
+    """Whether a process has the log of the run in the folder open to write it; never on a file system without locks."""
+    try:
+        with (folder / EVENTS_FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def bytes_of_log(folder: Path) -> bytes:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.comparison import Score, Standing
     from migrator.execution.reposing import CheckedPlan
     from migrator.fidelity.live import LiveFidelity, Nearness, Verdict
+    from migrator.log.diff import Diff
     from migrator.log.live import LiveFacts
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
@@ -116,6 +117,20 @@ def _figures(figures: Figures) -> Json:
         | _picked(requests, *_SHARES)
         | _picked(figures, "forecast_error_pct", "p50_ms", "p99_ms", "reconfigurations", "retrainings", *times)
     )
+
+
+def diff_to_json(diff: Diff) -> Json:
+    """Two runs side by side; ``gains`` are points, which add up to ``points`` over windows, tenants and rows."""
+    return {
+        "schema": 1,
+        **_picked(diff, "same_requests", "unlike", "left_out", "n_requests", "windows", "goodput_pct", "points"),
+        **_picked(diff, "by_row", "layouts_differ_s", "knows_forecast"),
+        "gains": [
+            {**_picked(gain, "window", "tenant", "points"), **{row: gain.by_row[row] for row in diff.by_row}}
+            for gain in diff.gains
+        ],
+        "causes": list(map(asdict, diff.causes)),
+    }
 
 
 def fidelity_to_json(runs: Sequence[LiveFidelity], verdict: Verdict) -> Json:

@@ -14,7 +14,7 @@ from migrator.log.runlog import ReadLog
 from migrator.views.palette import shown
 from migrator.views.strips import GUTTER, Bar, TimeScale, gantt, print_chart, tenant_letters
 
-_CAUSES = {
+LOSSES_IN_WORDS = {
     "wrong_old": "wrong answers of models not yet retrained",
     "wrong_new": "wrong answers of retrained models",
     "capacity": "requests beyond what the instances could serve",
@@ -85,7 +85,9 @@ def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
         f"{100 * other.shares['goodput']:.1f} %: {abs(gained):,.0f} {'more' if gained >= 0 else 'fewer'}"
         f"{relative}{_where_from(own, other)}."
     )
-    lost = [f"{100 * share:.1f} % {_CAUSES[cause]}" for cause, share in _lost(own) if 100 * share >= _LEAST_POINTS]
+    lost = [
+        f"{100 * share:.1f} % {LOSSES_IN_WORDS[cause]}" for cause, share in _lost(own) if 100 * share >= _LEAST_POINTS
+    ]
     console.print(f"[bold]Lost[/] all the same: {'; '.join(lost) if lost else 'next to nothing'}. Simulated.")
 
 
@@ -101,9 +103,9 @@ def _lost(account: Account) -> list[tuple[str, float]]:
 
 def _where_from(own: Account, other: Account) -> str:
     """The class that changed most for the better, and the one that changed most for the worse."""
-    points = {cause: 100 * (own.shares[cause] - other.shares[cause]) for cause in _CAUSES}
+    points = {cause: 100 * (own.shares[cause] - other.shares[cause]) for cause in LOSSES_IN_WORDS}
     least, most = min(points, key=lambda cause: points[cause]), max(points, key=lambda cause: points[cause])
-    fewer = f"{-points[least]:.1f} points fewer {_CAUSES[least]}" if points[least] <= -_LEAST_POINTS else ""
-    more = f"{points[most]:.1f} points more {_CAUSES[most]}" if points[most] >= _LEAST_POINTS else ""
+    fewer = f"{-points[least]:.1f} points fewer {LOSSES_IN_WORDS[least]}" if points[least] <= -_LEAST_POINTS else ""
+    more = f"{points[most]:.1f} points more {LOSSES_IN_WORDS[most]}" if points[most] >= _LEAST_POINTS else ""
     said = " against ".join(filter(None, (fewer, more)))
     return f"; {said}" if said else ""

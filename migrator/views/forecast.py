@@ -18,7 +18,7 @@ from forecaster.neural import Check, Seen
 from forecaster.scores import Pooled, Share, bands_of
 from migrator.console import escape
 from migrator.evaluation import Evaluation, Scored, scored, shown_band
-from migrator.views.html import page, require_plot_extra
+from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import TENANTS, VALUES
 from migrator.views.strips import TimeScale, sparkline
 

@@ -1,4 +1,4 @@
-"""Pages that open without a network: what they have in common, a comparison of policies, and a grid of plans.
+"""Pages of a comparison of policies and of a grid of plans.
 
 Bars and marks are the figures of the tables that the commands print. A figure that is unknown is left out. The text of
 the pages is in the templates beside this file; plotly reads HTML as well, so what goes into a figure is escaped here.
@@ -13,9 +13,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
-from migrator.errors import MigratorError
-from migrator.extras import lacking
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
+from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
 from migrator.whatif.sweep import Outcome, Sweep
@@ -43,40 +42,6 @@ _LEGEND_PX = 160
 _PANEL_PX = (420, 250)
 _AROUND_PX = 150
 """Height of column titles, x axis and margins around a grid's panels."""
-
-
-def require_plot_extra() -> None:
-    """Refuse a page where it cannot be made.
-
-    Raises:
-        MigratorError: A library is not installed; names the extra that brings it.
-    """
-    if lacks := lacking("plot"):
-        raise MigratorError(f"--plot {lacks}")
-
-
-def page(template: str, **parts: object) -> str:
-    """The template filled with ``parts``; figures are drawn, all other text is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an optional extra
-    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
-    from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an optional extra
-
-    def drawn(name: str, figure: Figure) -> Markup:
-        settings = {"displaylogo": False}
-        return Markup(figure.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=settings))  # noqa: S704
-
-    environment = Environment(
-        loader=PackageLoader("migrator", "views"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    figures = {name: drawn(name, part) for name, part in parts.items() if isinstance(part, Figure)}
-    plotly = Markup(get_plotlyjs())  # noqa: S704 - a script, from the library itself
-    return environment.get_template(template).render(parts | figures, plotly=plotly)
 
 
 # --- a comparison of policies

@@ -1,7 +1,7 @@
 """One colour, one meaning, in every table, page and plot: of a tenant, a policy, a cause of loss, a varied value.
 
 No colour of one kind is a colour of another. Terminals have names for tenants' colours, pages and plots hexadecimal
-ones; pages show no tenants. What is told by colour is told by a letter, a mark, a pattern or a number as well.
+ones. What is told by colour is told by a letter, a mark, a pattern or a number as well.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from types import MappingProxyType
 
 TENANTS = ("cyan", "magenta", "green", "blue", "dark_orange", "medium_purple1", "deep_pink2")
 """By tenant index, in terminals. Red is what falls short or went wrong, yellow what to be careful with."""
+
+PAGE_TENANTS = ("#3366AA", "#C2571A", "#2E8B57", "#8E5BB5", "#9A7B00", "#1A8FA0", "#B5487F")
+"""By tenant index, on pages; each is seen on white and on black."""
 
 SHORT = "red"
 """In terminals: less than what is needed."""

@@ -103,7 +103,7 @@ def print_report(report: Report, console: Console) -> None:
 def _print_header(report: Report, console: Console) -> None:
     header = report.header
     console.print(
-        f"[bold]{escape(header.name)}[/]: {_what_is_simulated(header)}{escape(header.gpu)}, windows of "
+        f"[bold]{escape(header.name)}[/]: {what_is_simulated(header)}{escape(header.gpu)}, windows of "
         f"{header.window_s:g} s, steps of {header.step_s:g} s, seed {header.seed}, "
         f"forecast by {escape(header.forecaster)}"
     )
@@ -141,7 +141,7 @@ def _altered(header: RunStarted) -> Iterator[str]:
         yield f"[bold yellow]simulated faults[/]: {escape(faults_text(header.simulated_faults))}"
 
 
-def _what_is_simulated(header: RunStarted) -> str:
+def what_is_simulated(header: RunStarted) -> str:
     """All, or all but the instances."""
     backend = header.backend
     if backend is None:

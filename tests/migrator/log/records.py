@@ -197,6 +197,15 @@ def log_of(*records: Mapping[str, Any]) -> ReadLog:
     return ReadLog(Path("run"), tuple(entries), torn=False)
 
 
+def timed(records: Iterable[Json]) -> list[Json]:
+    """The records, each at its own time, or else at that of the one before, as a written log has them."""
+    at_s, found = -9.0, []
+    for record in records:
+        at_s = record.get("at_s", at_s)
+        found.append({**record, "at_s": at_s})
+    return found
+
+
 def as_json(log: ReadLog) -> list[Json]:
     """The log's records, to be altered and made a log of again."""
     return [to_builtins({"at_s": one.at_s, **to_builtins(one.record), "wall": one.wall}) for one in log.entries]

@@ -16,6 +16,7 @@ from planner.policies.registry import POLICIES
 def test_no_colour_of_pages_and_plots_has_two_meanings() -> None:
     meanings = Counter(
         [
+            *palette.PAGE_TENANTS,
             *palette.POLICIES.values(),
             *palette.OWN_POLICIES,
             palette.UNKNOWN_POLICY,
@@ -34,7 +35,11 @@ def test_a_tenant_s_colour_is_neither_another_s_nor_a_warning() -> None:
 
 
 def test_there_is_a_colour_for_every_tenant_that_a_gpu_can_hold() -> None:
-    assert len(palette.TENANTS) >= max(gpu_model(name).compute_slices for name in gpu_model_names())
+    assert (
+        len(palette.PAGE_TENANTS)
+        == len(palette.TENANTS)
+        >= max(gpu_model(name).compute_slices for name in gpu_model_names())
+    )
 
 
 def test_every_policy_and_every_class_of_an_account_has_a_colour() -> None:

@@ -1,0 +1,77 @@
+"""``migrator diff``: why one run was better than another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from migrator.commands.options import Json, with_examples
+from migrator.comparison import CEILING, simulated
+from migrator.config import read_config
+from migrator.console import output, print_json, progress
+from migrator.errors import MigratorError
+from migrator.execution.loop import View
+from migrator.inputs import assemble
+from migrator.log.diff import diff_of
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, read_log
+from migrator.outputs import require_writable, write_output
+from migrator.views.as_json import diff_to_json
+from migrator.views.diff import print_diff
+from migrator.views.page import require_plot_extra
+from migrator.views.run_page import diff_to_html
+from planner.policies.registry import policy_of
+
+
+@with_examples("diff runs/quickstart runs/static")
+def diff_command(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    other: Annotated[Path, typer.Argument(help="The folder of the run that it is held against.")],
+    *,
+    hindsight: Annotated[
+        bool,
+        typer.Option(
+            "--hindsight", help="Simulate the requests once with arrivals known: tells forecast from capacity."
+        ),
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a page of it into this file; needs the extra plot.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print what was not the same in two runs, and where their goodput differs, by window, tenant and cause.
+
+    Raises:
+        LogError: A folder holds no log of ours.
+        MigratorError: The runs have nothing in common; or ``hindsight`` is asked of a run that is not simulated, or of
+            runs on other requests.
+        ConfigError: The first run's config cannot be used for ``hindsight``.
+    """
+    if html is not None:
+        require_writable("--html", html, *(folder / EVENTS_FILE for folder in (run, other)))
+        require_plot_extra("--html")
+    one, against = read_log(run), read_log(other)
+    found = diff_of(one, against)
+    if hindsight:
+        if not found.same_requests:
+            raise MigratorError(f"--hindsight: {run} and {other} had other requests, so that no simulation fits both")
+        found = diff_of(one, against, _known(one))
+    if html is not None:
+        write_output("--html", html, diff_to_html(found, str(run), str(other)))
+    if as_json:
+        print_json(diff_to_json(found))
+    else:
+        print_diff(found, output())
+
+
+def _known(log: ReadLog) -> ReadLog:
+    """The run's requests under the planner that knows them before they come."""
+    if log.header.backend is not None:
+        raise MigratorError(
+            f"--hindsight: {log.folder} was no simulated run; what its requests would have had is unknown"
+        )
+    path = log.folder / CONFIG_FILE
+    setting, traffic = assemble(read_config(path), str(path))
+    with progress().status("simulating the same requests with arrivals known"):
+        return simulated(setting, traffic, policy_of(CEILING), View())

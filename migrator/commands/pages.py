@@ -1,0 +1,36 @@
+"""The page of a run: asked for by a new run, by one that is taken up again, and by a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
+from migrator.outputs import require_writable, write_output
+from migrator.views.page import require_plot_extra
+
+AGAINST = "against"
+"""Of a run's folder, where the run of the policy lies that it was held against."""
+
+
+def require_page(path: Path, *inputs: Path) -> None:
+    """Refuse a page that cannot be written, would take the place of an input, or needs an extra.
+
+    Raises:
+        MigratorError: Names the file and the reason.
+    """
+    files = [file for one in inputs for file in (one, one / EVENTS_FILE, one / CONFIG_FILE)]
+    require_writable("--html", path, *files)
+    require_plot_extra("--html")
+
+
+def write_page(path: Path, folder: Path, from_s: int = 0, to_s: int | None = None) -> None:
+    """Write the page of the run in the folder, or of some of its seconds.
+
+    Raises:
+        LogError: The folder holds no log of ours.
+        OutputError: The file cannot be written.
+    """
+    from migrator.views.run_page import run_to_html  # noqa: PLC0415 - a run without a page should not wait for it
+
+    rival = read_log(folder / AGAINST) if (folder / AGAINST / EVENTS_FILE).is_file() else None
+    write_output("--html", path, run_to_html(read_log(folder), rival, from_s, to_s))

@@ -1,0 +1,325 @@
+"""Why one run was better than another, from their two logs: what was not the same, and where the goodput differs.
+
+Points are hundredths of a run's own arrivals. A row is what the first run gains over the second by losing fewer
+requests to a class of the account; over windows, tenants and rows they add up to the difference of the goodputs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from msgspec import to_builtins
+
+from migrator.errors import LogError, MigratorError
+from migrator.log.account import SecondAccounts, accounts
+from migrator.log.runlog import CONFIG_FILE, ReadLog
+from migrator.log.timeline import Course, Held, NewModel, courses, held, new_models
+from planner.files.strict import read_document
+
+ROWS = ("wrong_old", "wrong_new", "capacity", "reconfiguration", "forecast", "queueing", "mix")
+"""Classes of the account that are not goodput; without hindsight ``forecast`` is a part of ``capacity``.
+
+Where other requests came, ``mix`` is what a larger part of them in a window, or of a tenant, is worth; it adds up to 0.
+"""
+
+N_CAUSES = 3
+
+_LEAST_POINTS = 0.005
+"""A smaller gain is no cause."""
+
+_DERIVED = frozenset(
+    {"schema", "name", "policy", "assumed", "planning_s", "replan_every_s", "knows", "ahead_s", "sharing", "forecaster"}
+    | {"load", "dispersion_before", "dispersion_after", "windows"}
+)
+"""Keys of a log's header, and of its tenants, that follow from what is told besides: config, policy, requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a tenant gained in a window, in points.
+
+    Attributes:
+        window: Its number.
+        tenant: Its name.
+        by_row: By row of :data:`ROWS`; negative where the first run loses more.
+    """
+
+    window: int
+    tenant: str
+    by_row: Mapping[str, float]
+
+    @property
+    def points(self) -> float:
+        """All rows together: the gain in goodput."""
+        return sum(self.by_row.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A gain, and what stands behind it in words; empty where the logs do not say."""
+
+    window: int
+    tenant: str
+    row: str
+    points: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Two runs side by side, over the windows that both have settled and the tenants that both have.
+
+    Attributes:
+        unlike: What is not the same, a line each: requests first, then versions, seeds, profiles and other keys.
+        same_requests: Whether the same requests came, by tenant and second.
+        n_requests: Of each run.
+        windows: Which windows are compared.
+        left_out: What is in one run alone, a line each.
+        goodput_pct: Of each run.
+        gains: By window, then by tenant.
+        knows_forecast: Whether ``forecast`` is told apart from ``capacity``.
+        layouts_differ_s: The first second in which others held the GPU; ``None`` if they never did.
+        causes: The largest gains and losses, the largest first.
+    """
+
+    unlike: tuple[str, ...]
+    same_requests: bool
+    n_requests: tuple[int, int]
+    windows: tuple[int, ...]
+    left_out: tuple[str, ...]
+    goodput_pct: tuple[float, float]
+    gains: tuple[Gain, ...]
+    knows_forecast: bool
+    layouts_differ_s: float | None
+    causes: tuple[Cause, ...]
+
+    @property
+    def points(self) -> float:
+        """How far the first run is ahead in goodput."""
+        return self.goodput_pct[0] - self.goodput_pct[1]
+
+    @property
+    def by_row(self) -> dict[str, float]:
+        """The gains of all windows and tenants, by row."""
+        left_out = {"forecast"} if not self.knows_forecast else set()
+        left_out |= {"mix"} if self.same_requests else set()
+        return {row: sum(gain.by_row[row] for gain in self.gains) for row in ROWS if row not in left_out}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the two are alike in all that is compared."""
+        return (
+            not self.unlike
+            and not self.left_out
+            and self.layouts_differ_s is None
+            and not any(value for gain in self.gains for value in gain.by_row.values())
+        )
+
+
+def diff_of(one: ReadLog, other: ReadLog, hindsight: ReadLog | None = None) -> Diff:
+    """Hold two runs side by side; ``hindsight`` is a run on their requests by a planner that knows the arrivals.
+
+    Raises:
+        MigratorError: They have no tenant, or no settled window, in common.
+    """
+    names = [[tenant.name for tenant in log.header.tenants] for log in (one, other)]
+    common = [name for name in names[0] if name in names[1]]
+    windows = tuple(sorted(set(one.settled) & set(other.settled)))
+    _require_something(one, other, common, windows)
+    known = [_accounts(log, hindsight) for log in (one, other)]
+    seconds = _seconds(windows, round(one.header.window_s))
+    arrivals = [sum(float(own[name].arrivals[seconds].sum()) for name in common) for own in known]
+    goodput = [sum(float(own[name].goodput[seconds].sum()) for name in common) for own in known]
+    same = all(np.array_equal(known[0][name].arrivals[seconds], known[1][name].arrivals[seconds]) for name in common)
+    gains = tuple(
+        Gain(window, name, _gain(known, name, _seconds((window,), round(one.header.window_s)), arrivals))
+        for window in windows
+        for name in common
+    )
+    return Diff(
+        unlike=tuple(_unlike(one, other, same_requests=same)),
+        same_requests=same,
+        n_requests=(round(arrivals[0]), round(arrivals[1])),
+        windows=windows,
+        left_out=tuple(_left_out(one, other, names)),
+        goodput_pct=(_pct(goodput[0], arrivals[0]), _pct(goodput[1], arrivals[1])),
+        gains=gains,
+        knows_forecast=hindsight is not None,
+        layouts_differ_s=_first_difference_s(held(one), held(other)),
+        causes=_causes(gains, one, other),
+    )
+
+
+def _require_something(one: ReadLog, other: ReadLog, common: Sequence[str], windows: Sequence[int]) -> None:
+    if not common:
+        of = [", ".join(tenant.name for tenant in log.header.tenants) for log in (one, other)]
+        raise MigratorError(f"{one.folder} ({of[0]}) and {other.folder} ({of[1]}) have no tenant in common")
+    if one.header.window_s != other.header.window_s:
+        lengths = f"{one.header.window_s:g} s in {one.folder}, {other.header.window_s:g} s in {other.folder}"
+        raise MigratorError(f"windows have {lengths}: nothing can be compared by window")
+    if not windows:
+        raise MigratorError(f"{one.folder} and {other.folder} have no settled window in common")
+
+
+def _accounts(log: ReadLog, hindsight: ReadLog | None) -> dict[str, SecondAccounts]:
+    own = accounts(log)
+    if hindsight is None or log.header.sharing != "instances":
+        return own
+    known = accounts(hindsight)
+    n = {name: len(account.arrivals) for name, account in own.items()}
+    return {
+        name: account.with_forecast(known[name].in_time[: n[name]]) for name, account in own.items() if name in known
+    }
+
+
+def _pct(part: float, of: float) -> float:
+    return 100 * part / of if of else 0.0
+
+
+def _seconds(windows: Iterable[int], window_s: int) -> list[int]:
+    return [second for window in windows for second in range(window * window_s, (window + 1) * window_s)]
+
+
+def _gain(
+    known: Sequence[Mapping[str, SecondAccounts]], name: str, seconds: Sequence[int], arrivals: Sequence[float]
+) -> dict[str, float]:
+    def lost_pct(index: int, row: str) -> float:
+        return _pct(float(getattr(known[index][name], row)[seconds].sum()), arrivals[index])
+
+    found = {row: lost_pct(1, row) - lost_pct(0, row) for row in ROWS[:-1]}
+    return {**found, "mix": -lost_pct(1, "arrivals") + lost_pct(0, "arrivals")}
+
+
+# --- what is not the same
+
+
+def _unlike(one: ReadLog, other: ReadLog, *, same_requests: bool) -> Iterator[str]:
+    if not same_requests:
+        yield "requests: others came, so that shares alone are compared"
+    versions = [log.entries[0].wall.version for log in (one, other)]
+    if versions[0] != versions[1]:
+        yield f"version: {versions[0]} against {versions[1]}"
+    if one.header.policy != other.header.policy:
+        yield f"policy: {one.header.policy} against {other.header.policy}"
+    configs = [_flat(_config(log)) for log in (one, other)]
+    told = {key: values for key, values in _differing(*configs) if key != "name"}
+    for key, values in _differing(*(_flat(to_builtins(log.header)) for log in (one, other))):
+        if key.rpartition(".")[2] not in _DERIVED and key not in told:
+            told[f"as run, {key}"] = values
+    for key, values in told.items():
+        yield f"{key}: {values[0]} against {values[1]}"
+
+
+def _config(log: ReadLog) -> Mapping[str, object]:
+    """The run's config file; nothing where it is gone or cannot be read, as the header has what a run is about, too."""
+    try:
+        return read_document(log.folder / CONFIG_FILE, LogError)
+    except LogError:
+        return {}
+
+
+def _flat(value: Any, path: str = "") -> dict[str, object]:
+    """Leaves by their dotted path; items of a list of named things by their names."""
+    if isinstance(value, Mapping):
+        items = [(str(key), item) for key, item in value.items()]
+    elif (
+        isinstance(value, list | tuple)
+        and value
+        and all(isinstance(item, Mapping) and "name" in item for item in value)
+    ):
+        items = [(str(item["name"]), item) for item in value]
+    else:
+        return {path: value}
+    return {key: leaf for name, item in items for key, leaf in _flat(item, f"{path}.{name}" if path else name).items()}
+
+
+def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[tuple[str, tuple[object, object]]]:
+    for key in dict.fromkeys([*one, *other]):
+        values = one.get(key, "nothing"), other.get(key, "nothing")
+        if values[0] != values[1]:
+            yield key, values
+
+
+def _left_out(one: ReadLog, other: ReadLog, names: Sequence[Sequence[str]]) -> Iterator[str]:
+    for log, own, others in ((one, names[0], names[1]), (other, names[1], names[0])):
+        for name in own:
+            if name not in others:
+                yield f"{name} is in {log.folder} alone"
+    for log, against in ((one, other), (other, one)):
+        if windows := sorted(set(log.settled) - set(against.settled)):
+            yield f"window{'s' if len(windows) > 1 else ''} {', '.join(map(str, windows))} of {log.folder} alone"
+
+
+# --- layouts and causes
+
+
+_Edge = tuple[float, tuple[str, str, str], int]
+"""When, what (a place, whose, for what), and by how much the number of those that hold it changes."""
+
+
+def _first_difference_s(one: Sequence[Held], other: Sequence[Held]) -> float | None:
+    """When, first, the two do not hold the same for the same."""
+
+    def edges(spans: Sequence[Held], weight: int) -> Iterator[_Edge]:
+        for span in spans:
+            key = span.what, span.tenant or "", span.phase
+            yield span.begin_s, key, weight
+            yield span.end_s, key, -weight
+
+    balance: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+    for at_s, together in groupby(sorted([*edges(one, 1), *edges(other, -1)]), key=lambda edge: edge[0]):
+        for _, key, weight in together:
+            balance[key] += weight
+        if any(balance.values()):
+            return float(at_s)
+    return None
+
+
+def _causes(gains: Sequence[Gain], one: ReadLog, other: ReadLog) -> tuple[Cause, ...]:
+    each = [
+        (gain.window, gain.tenant, row, points) for gain in gains for row, points in gain.by_row.items() if row != "mix"
+    ]
+    largest = heapq.nlargest(N_CAUSES, each, key=lambda cause: abs(cause[3]))
+    largest = [cause for cause in largest if abs(cause[3]) >= _LEAST_POINTS]
+    if not largest:
+        return ()
+    models = [new_models(log) for log in (one, other)]
+    able = [courses(log) for log in (one, other)]
+    window_s = round(one.header.window_s)
+    return tuple(
+        Cause(window, tenant, row, points, _why(window, tenant, row, models, [own[tenant] for own in able], window_s))
+        for window, tenant, row, points in largest
+    )
+
+
+def _why(
+    window: int, tenant: str, row: str, models: Sequence[Sequence[NewModel]], able: Sequence[Course], window_s: int
+) -> str:
+    if row in ("wrong_old", "wrong_new"):
+        own = [
+            [one for one in found if (one.window, one.tenant) == (window, tenant) and not one.is_part]
+            for found in models
+        ]
+        if own[0] and own[1]:
+            later_s = own[0][0].at_s - own[1][0].at_s
+            right = f"to {100 * own[0][0].after:.1f} % instead of {100 * own[1][0].after:.1f} %"
+            if abs(later_s) < 0.5:
+                return f"retrained at the same time, {right}"
+            return f"retrained {abs(later_s):.0f} s {'later' if later_s > 0 else 'earlier'}"
+        if own[0] or own[1]:
+            return "retrained, the other was not" if own[0] else "not retrained, the other was"
+        return "neither was retrained"
+    if row in ("capacity", "reconfiguration", "forecast"):
+        seconds = slice(window * window_s, (window + 1) * window_s)
+        means = [
+            float(np.nanmean(own.could[seconds])) if not np.isnan(own.could[seconds]).all() else None for own in able
+        ]
+        if None not in means:
+            return f"what served could answer {means[0]:.0f} requests a second instead of {means[1]:.0f}"
+    return ""

@@ -1,0 +1,252 @@
+"""A run over time, from its log alone: who held what, what came and was answered, and how right each model was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from executor.catalogue import gpu_model
+from executor.mig import Placement
+from migrator.log import records
+from migrator.log.account import could_serve
+from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
+from migrator.log.live import known_of
+from migrator.log.runlog import ReadLog
+from workloads.arrays import FloatArray
+
+PHASES = ("creating", "starting", "serving", "retraining", "ending", "others")
+"""What slices are used for: an instance is created, its worker starts, serves or retrains; it drains and is destroyed;
+or others hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What somebody held, and for what, in one span of time.
+
+    Attributes:
+        first_row: Of the GPU's memory slices; of its twentieths where tenants have shares.
+        end_row: Behind the last one.
+        begin_s: In seconds of the run.
+        end_s: Not before ``begin_s``.
+        tenant: Its name; ``None`` for others.
+        phase: One of :data:`PHASES`.
+        what: A placement, or a share.
+    """
+
+    first_row: float
+    end_row: float
+    begin_s: float
+    end_s: float
+    tenant: str | None
+    phase: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewModel:
+    """A tenant's model was replaced by what a retraining, or a part of one, had learned.
+
+    Attributes:
+        at_s: When.
+        window: Whose data it learned.
+        tenant: Whose.
+        before: The share of right answers until then, as the run had it.
+        after: From then on.
+        is_part: Whether the retraining went on.
+    """
+
+    at_s: float
+    window: int
+    tenant: str
+    before: float
+    after: float
+    is_part: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A tenant by the second; arrays are ``(n_seconds,)``, NaN in seconds of which nothing is known.
+
+    Attributes:
+        arrivals: Requests that came.
+        in_time: Of them, those answered in time.
+        correct: Of these, those answered right.
+        could: What served could have answered.
+        mean: Forecast with which the window was planned,
+        low: with its band.
+        high: The same.
+        accuracy: The share of right answers of the model that serves, as it was measured or given.
+    """
+
+    arrivals: FloatArray
+    in_time: FloatArray
+    correct: FloatArray
+    could: FloatArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    accuracy: FloatArray
+
+
+def n_seconds(log: ReadLog) -> int:
+    """Whole seconds from the run's begin to the end of its last settled window, or of what the log tells beyond it."""
+    settled_s = (1 + max(log.settled, default=-1)) * round(log.header.window_s)
+    return max(settled_s, min(math.ceil(log.entries[-1].at_s), round(log.header.windows * log.header.window_s)), 1)
+
+
+def held(log: ReadLog) -> list[Held]:
+    """Who held what, clipped to the run; nothing where tenants take turns on the whole GPU."""
+    end_s = float(n_seconds(log))
+    match log.header.sharing:
+        case "instances":
+            found = [*_of_instances(log, end_s), *_of_others(log, end_s)]
+        case "shares":
+            found = list(_of_shares(log, end_s))
+        case _:
+            found = []
+    return [span for span in found if span.end_s > span.begin_s]
+
+
+def _of_instances(log: ReadLog, end_s: float) -> Iterator[Held]:
+    gpu = gpu_model(log.header.gpu)
+    drained_s = {item.instance: item.drained_s for change in log.of(records.Change) for item in change.stopped}
+    trained_s = {one.instance: one.finish_s for one in log.of(records.Finished)}
+    for change in changes_in(log):
+        for item in change.started:
+            placement = gpu.placement(item.placement)
+            last_s = min(trained_s.get(item.name, math.inf), item.end_s)
+            for phase, from_s, to_s in _phases(change, item, last_s, drained_s.get(item.name, item.end_s)):
+                begin_s, until_s = (min(max(0.0, at_s), end_s) for at_s in (from_s, to_s))
+                yield Held(placement.start, placement.end, begin_s, until_s, item.tenant, phase, item.placement)
+
+
+def _phases(
+    change: LayoutChange, item: Instance, last_s: float, drained_s: float
+) -> Iterator[tuple[str, float, float]]:
+    """What the instance did from when to when; ``last_s`` is when its worker had done all that it was there for."""
+    created_s = next(
+        (call.end_s for call in change.calls if call.call == "create" and call.placement == item.placement),
+        item.begin_s,
+    )
+    yield "creating", item.begin_s, created_s
+    doing = "serving" if item.task == INFERENCE else "retraining"
+    at_s = created_s
+    for ready_s, until_s in item.served:
+        yield "starting", at_s, ready_s
+        yield doing, ready_s, min(until_s, last_s)
+        at_s = until_s
+    if at_s < item.end_s:
+        yield "starting", at_s, item.end_s
+    yield "ending", min(last_s, item.end_s), max(drained_s, item.gone_s)
+
+
+def _of_others(log: ReadLog, end_s: float) -> Iterator[Held]:
+    gpu = gpu_model(log.header.gpu)
+    since_s: dict[str, float] = {}
+    for entry in log.entries_of(records.Others):
+        since_s |= dict.fromkeys(entry.record.came, entry.at_s)
+        for name in entry.record.left:
+            yield _others(gpu.placement(name), since_s.pop(name, 0.0), entry.at_s)
+    for name, from_s in since_s.items():
+        yield _others(gpu.placement(name), from_s, end_s)
+
+
+def _others(placement: Placement, from_s: float, to_s: float) -> Held:
+    return Held(placement.start, placement.end, from_s, to_s, None, "others", str(placement))
+
+
+def _of_shares(log: ReadLog, end_s: float) -> Iterator[Held]:
+    entries = log.entries_of(records.Shares)
+    times_s = [*(entry.at_s for entry in entries), end_s]
+    for entry, (from_s, to_s) in zip(entries, pairwise(times_s), strict=True):
+        row = 0
+        of = "the time" if entry.record.in_turns else "the processors"
+        for tenant, task, twentieths in entry.record.shares:
+            phase = "retraining" if task == RETRAINING else "serving"
+            yield Held(row, row + twentieths, from_s, to_s, tenant, phase, f"{twentieths}/20 of {of}")
+            row += twentieths
+
+
+def new_models(log: ReadLog) -> list[NewModel]:
+    """In order of time."""
+    found = []
+    for name, steps in _accuracies(log).items():
+        for (_, before, _), (at_s, after, learned) in pairwise(steps):
+            if learned is not None:
+                is_part = isinstance(learned, records.Checkpoint)
+                found.append(NewModel(at_s, learned.window, name, before, after, is_part))
+    return sorted(found, key=lambda one: one.at_s)
+
+
+_Step = tuple[float, float, records.Finished | None]
+"""From when, the share of right answers, and what was learned then; ``None`` as a window begins."""
+
+
+def _accuracies(log: ReadLog) -> dict[str, list[_Step]]:
+    """By tenant how right its model is from when on: as each window begins, and as retrainings end."""
+    known = known_of(log)
+    found: dict[str, list[_Step]] = {tenant.name: [] for tenant in log.header.tenants}
+    for started in log.of(records.WindowStarted):
+        for name, model in known[started.window].items():
+            found[name].append((started.start_s, model.accuracy_before, None))
+    for learned in (*log.of(records.Checkpoint), *log.of(records.Finished)):
+        found[learned.tenant].append((learned.finish_s, learned.accuracy, learned))
+    return {name: sorted(steps, key=lambda step: step[0]) for name, steps in found.items()}
+
+
+def courses(log: ReadLog) -> dict[str, Course]:
+    """By tenant, in the log's order."""
+    changes = changes_in(log)
+    instances = [item for change in changes for item in change.started if item.task == INFERENCE]
+    accuracies = _accuracies(log)
+    return {
+        tenant.name: _course(
+            log, tenant, [one for one in instances if one.tenant == tenant.name], accuracies[tenant.name]
+        )
+        for tenant in log.header.tenants
+    }
+
+
+def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance], steps: Sequence[_Step]) -> Course:
+    n, window_s = n_seconds(log), round(log.header.window_s)
+    starts_s = np.arange(n, dtype=np.float64)
+
+    def unknown() -> FloatArray:
+        return np.full(n, np.nan)
+
+    counted = {key: unknown() for key in ("arrivals", "in_time", "correct", "could_serve")}
+    for window, closing in log.settled.items():
+        own = closing.tenants[tenant.name]
+        for key, series in counted.items():
+            series[window * window_s : (window + 1) * window_s] = getattr(own, key) or np.nan
+        for first, end in closing.blind:
+            for series in counted.values():
+                series[first:end] = np.nan
+    is_instances = log.header.sharing == "instances"
+    could = could_serve(tenant, instances, starts_s)[0] if is_instances else counted["could_serve"]
+    forecast = {key: unknown() for key in ("mean_rps", "low_rps", "high_rps")}
+    for started in log.of(records.WindowStarted):
+        own_forecast = started.forecast.tenants[tenant.name]
+        first = round(started.start_s)
+        seconds = np.arange(first, min(first + window_s, n))
+        for key, series in forecast.items():
+            by_step = np.asarray(getattr(own_forecast, key), dtype=np.float64)
+            step = np.minimum(((seconds - first) / log.header.step_s).astype(np.int64), len(by_step) - 1)
+            series[seconds] = by_step[step]
+    accuracy = unknown()
+    for at_s, share, _ in steps:
+        accuracy[math.ceil(at_s) :] = share
+    return Course(
+        arrivals=counted["arrivals"],
+        in_time=counted["in_time"],
+        correct=counted["correct"],
+        could=could,
+        mean=forecast["mean_rps"],
+        low=forecast["low_rps"],
+        high=forecast["high_rps"],
+        accuracy=accuracy,
+    )

@@ -1,0 +1,506 @@
+"""The page of a run, from its log alone: where its goodput went, who held what, and what came, on one axis of time.
+
+Figures are plotly's, written as JSON into the page; texts and tables stand in the template beside this file. Plotly
+reads HTML in names, so that they are escaped for it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from io import StringIO
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from migrator.log import records
+from migrator.log.account import Account, SecondAccounts, accounts
+from migrator.log.diff import Diff
+from migrator.log.report import Report, WindowReport, report_of
+from migrator.log.runlog import CONFIG_FILE, ReadLog
+from migrator.log.timeline import PHASES, Course, Held, courses, held, n_seconds, new_models
+from migrator.views.diff import cause_text, headline, row_name
+from migrator.views.ending import LOSSES_IN_WORDS
+from migrator.views.page import page
+from migrator.views.palette import LOSSES, PAGE_TENANTS, shown
+from migrator.views.report import print_report, what_is_simulated
+from workloads.arrays import FloatArray, IntArray
+
+Json = dict[str, Any]
+
+MOST_POINTS = 4_000
+"""Of a line; beyond it each pixel's least and most are drawn."""
+
+_PIXELS = 1_000
+
+_MOST_LINES = 60
+"""Windows up to which each begin has a line through all panels."""
+
+MOST_ROWS = 200
+"""Of a table of things that happened; beyond it the rest is a number."""
+
+N_PLACES = 3
+"""Links from the first screen to where goodput was lost."""
+
+_PATTERNS = {"creating": "x", "starting": "/", "serving": "", "retraining": ".", "ending": "-", "others": "+"}
+"""By phase, so that it is seen without colours."""
+
+_OTHERS = "#8C8C8C"
+
+_GPU_PX, _REQUESTS_PX, _ACCURACY_PX, _GAP_PX, _EDGE_PX = 230, 150, 70, 34, 40
+"""Heights of the panels, between them, and above and below all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where goodput was lost."""
+
+    window: int
+    tenant: str
+    requests: float
+    words: str
+
+
+def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_s: int | None = None) -> str:
+    """The page of a run, or of its seconds ``[from_s, to_s)``; the same for the same log.
+
+    ``rival`` is the log of another policy's run on the same requests.
+    """
+    end_s = n_seconds(log) if to_s is None else min(to_s, n_seconds(log))
+    report, known = report_of(log), accounts(log)
+    windows = [one for one in report.windows if _overlaps(log, one.window, from_s, end_s)]
+    total = sum((account.total for account in known.values()), Account())
+    by_window = _by_window(log, known, windows)
+    data = {
+        "time": _time_figure(log, report, from_s, end_s),
+        "losses-figure": _losses_figure(by_window),
+        "latency": _latency_figure(log, windows),
+    }
+    others = None if rival is None else report_of(rival).total
+    ahead = None
+    if others is not None and report.total is not None and others.requests.goodput_pct is not None:
+        ahead = (report.total.requests.goodput_pct or 0.0) - others.requests.goodput_pct
+    losses = sorted(((share, name) for name, share in total.shares.items() if name != "goodput"), reverse=True)
+    return page(
+        "run.html.j2",
+        data=_as_json(data),
+        header=report.header,
+        report=report,
+        what=Text.from_markup(what_is_simulated(report.header)).plain,
+        policy=shown(report.header.policy),
+        rival=None if rival is None else shown(rival.header.policy),
+        ahead=ahead,
+        loss=None if not losses or not losses[0][0] else (100 * losses[0][0], LOSSES_IN_WORDS[losses[0][1]]),
+        places=_places(log, known, windows),
+        state=_state(log, report),
+        windows=windows,
+        by_window=by_window,
+        classes=[item.name for item in fields(Account)],
+        slo_ms={tenant.name: tenant.slo_ms for tenant in report.header.tenants},
+        models=[one for one in new_models(log) if from_s <= one.at_s < end_s],
+        calls=_calls(log),
+        refusals=_refusals(log),
+        replans=[(entry.at_s, entry.record) for entry in log.entries_of(records.PlanRevised)],
+        most_rows=MOST_ROWS,
+        tenants=[(tenant.name, PAGE_TENANTS[n % len(PAGE_TENANTS)]) for n, tenant in enumerate(report.header.tenants)],
+        phases=PHASES,
+        assumed=report.header.assumed,
+        wall=log.entries[0].wall,
+        config=_config(log),
+        text=_as_text(report),
+        part=(from_s, end_s) if from_s or end_s < n_seconds(log) else None,
+    )
+
+
+def _overlaps(log: ReadLog, window: int, from_s: float, to_s: float) -> bool:
+    return window * log.header.window_s < to_s and (window + 1) * log.header.window_s > from_s
+
+
+def _state(log: ReadLog, report: Report) -> str | None:
+    """What is to be said of a run that is not whole; ``None`` of one that is."""
+    match report.ending:
+        case "finished":
+            return None
+        case "interrupted":
+            return "the run was interrupted" if report.reason is None else f"the run ended: {report.reason}"
+        case _:
+            return f"running or cut off: seen up to second {log.entries[-1].at_s:.1f}"
+
+
+def _config(log: ReadLog) -> str:
+    try:
+        return (log.folder / CONFIG_FILE).read_text("utf-8")
+    except (OSError, ValueError):
+        return "not there any more"
+
+
+def _as_text(report: Report) -> str:
+    """What ``migrator report`` prints."""
+    out = StringIO()
+    print_report(report, Console(file=out, width=140, no_color=True, highlight=False, emoji=False))
+    return out.getvalue()
+
+
+# --- where goodput was lost
+
+
+def _by_window(
+    log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[WindowReport]
+) -> dict[int, dict[str, Account]]:
+    """The account of each settled window, by tenant."""
+    window_s = round(log.header.window_s)
+    settled = [one.window for one in windows if not one.is_void]
+    return {
+        window: {name: _in_seconds(own, window * window_s, (window + 1) * window_s) for name, own in known.items()}
+        for window in settled
+    }
+
+
+def _in_seconds(account: SecondAccounts, first: int, end: int) -> Account:
+    return Account(**{item.name: float(getattr(account, item.name)[first:end].sum()) for item in fields(Account)})
+
+
+def _places(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Sequence[WindowReport]) -> list[Place]:
+    """The windows and tenants that lost most, by cause."""
+    each = [
+        (getattr(account, name), window, tenant, name)
+        for window, own in _by_window(log, known, windows).items()
+        for tenant, account in own.items()
+        for name in LOSSES_IN_WORDS
+    ]
+    largest = sorted((one for one in each if one[0] >= 1), key=lambda one: -one[0])[:N_PLACES]
+    return [Place(window, tenant, requests, LOSSES_IN_WORDS[name]) for requests, window, tenant, name in largest]
+
+
+def _window_axis(windows: Sequence[int]) -> Json:
+    return {"title": {"text": "window"}, "dtick": math.ceil(max(1, len(windows)) / 12), "fixedrange": True}
+
+
+def _losses_figure(by_window: Mapping[int, Mapping[str, Account]]) -> Json:
+    """A stacked bar a window: where its arrivals went, %."""
+    sums = {window: sum(own.values(), Account()) for window, own in by_window.items()}
+    bars = [
+        {
+            "type": "bar",
+            "name": name.replace("_", " "),
+            "x": [*sums],
+            "y": [100 * account.shares[name] for account in sums.values()],
+            "marker": {"color": colour},
+            "hovertemplate": f"window %{{x}}: {name.replace('_', ' ')} %{{y:.2f}} %<extra></extra>",
+        }
+        for name, colour in LOSSES.items()
+    ]
+    layout = {
+        "barmode": "stack",
+        "height": 300,
+        "xaxis": _window_axis(list(sums)),
+        "yaxis": {"title": {"text": "% of arrivals"}, "range": [0, 100], "fixedrange": True},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        "margin": {"l": 50, "r": 10, "t": 70, "b": 45},
+    }
+    return {"data": bars, "layout": layout, "panels": [["where the arrivals went, %", "y"]]}
+
+
+def _latency_figure(log: ReadLog, windows: Sequence[WindowReport]) -> Json:
+    """By window each tenant's median and 99th percentile, % of its SLO."""
+    lines = []
+    for n, tenant in enumerate(log.header.tenants):
+        for name, dash in (("p50", "dot"), ("p99", "solid")):
+            ms = [getattr(one.tenants.get(tenant.name), f"{name}_ms", None) for one in windows]
+            lines.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": f"{escape(tenant.name)} {name}",
+                    "x": [one.window for one in windows],
+                    "y": [None if value is None else 100 * value / tenant.slo_ms for value in ms],
+                    "line": {"color": PAGE_TENANTS[n % len(PAGE_TENANTS)], "dash": dash},
+                    "hovertemplate": "window %{x}: %{y:.0f} % of the SLO<extra>%{fullData.name}</extra>",
+                }
+            )
+    slo = {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": 100,
+        "y1": 100,
+        "line": {"width": 1, "dash": "dash"},
+    }
+    layout = {
+        "height": 260,
+        "xaxis": _window_axis([one.window for one in windows]),
+        "yaxis": {"title": {"text": "latency, % of SLO"}, "rangemode": "tozero", "fixedrange": True},
+        "shapes": [slo],
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        "margin": {"l": 50, "r": 10, "t": 50, "b": 45},
+    }
+    return {"data": lines, "layout": layout, "panels": [["latency, % of the SLO", "y"]]}
+
+
+# --- two runs
+
+
+def diff_to_html(diff: Diff, one: str, other: str) -> str:
+    """The page of two runs side by side, which are named ``one`` and ``other``."""
+    windows = list(diff.windows)
+    bars = [
+        {
+            "type": "bar",
+            "name": row_name(diff, row),
+            "x": windows,
+            "y": [sum(gain.by_row[row] for gain in diff.gains if gain.window == window) for window in windows],
+            "marker": {"color": LOSSES.get(row, _OTHERS)},
+            "hovertemplate": "window %{x}: %{y:+.3f} points<extra>%{fullData.name}</extra>",
+        }
+        for row in diff.by_row
+    ]
+    layout = {
+        "barmode": "relative",
+        "height": 340,
+        "xaxis": _window_axis(windows),
+        "yaxis": {"title": {"text": "points gained"}, "fixedrange": True},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        "margin": {"l": 50, "r": 10, "t": 80, "b": 45},
+    }
+    figures = {"gains": {"data": bars, "layout": layout, "panels": [["points gained", "y"]]}}
+    return page(
+        "diff.html.j2",
+        data=_as_json(figures),
+        one=one,
+        other=other,
+        headline=headline(diff),
+        unlike=[*diff.left_out, *diff.unlike],
+        causes=[cause_text(diff, cause) for cause in diff.causes],
+        rows={row: row_name(diff, row) for row in diff.by_row},
+        diff=diff,
+    )
+
+
+# --- what happened to the driver
+
+
+def _calls(log: ReadLog) -> list[tuple[str, int, int, float]]:
+    """By kind of driver call: how many, how many refused, and the mean seconds of the others."""
+    asked = {entry.n: entry.record for entry in log.entries_of(records.Intent)}
+    counts, refused = Counter[str](), Counter[str]()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for outcome in log.of(records.Outcome):
+        call = asked[outcome.intent].call
+        counts[call] += 1
+        if outcome.error is None:
+            seconds[call] += outcome.end_s - outcome.begin_s
+        else:
+            refused[call] += 1
+    return [(call, n, refused[call], seconds[call] / max(1, n - refused[call])) for call, n in sorted(counts.items())]
+
+
+def _refusals(log: ReadLog) -> list[tuple[float, int, str, str]]:
+    """When, in which window, what was asked, and what the driver said."""
+    asked = {entry.n: entry.record for entry in log.entries_of(records.Intent)}
+    return [
+        (one.begin_s, one.window, f"{asked[one.intent].call} {asked[one.intent].placement}", one.error)
+        for one in log.of(records.Outcome)
+        if one.error is not None
+    ]
+
+
+# --- over time
+
+
+def _time_figure(log: ReadLog, report: Report, from_s: int, to_s: int) -> Json:
+    """Who held what, and below it two panels a tenant; one axis of time, so that zooming one zooms all."""
+    spans = [span for span in held(log) if span.begin_s < to_s and span.end_s > from_s]
+    heights = [_GPU_PX] if spans else []
+    heights += [_REQUESTS_PX, _ACCURACY_PX] * len(log.header.tenants)
+    height: float = sum(heights) + _GAP_PX * len(heights) + 2 * _EDGE_PX
+    domains: list[list[float]] = []
+    top: float = height - _EDGE_PX - _GAP_PX / 2
+    for one in heights:
+        domains.append([(top - one - _EDGE_PX) / (height - 2 * _EDGE_PX), (top - _EDGE_PX) / (height - 2 * _EDGE_PX)])
+        top -= one + _GAP_PX
+    layout: Json = {
+        "height": height,
+        "barmode": "overlay",
+        "uniformtext": {"minsize": 9, "mode": "hide"},
+        "hovermode": "closest",
+        "showlegend": False,
+        "dragmode": "zoom",
+        "margin": {"l": 56, "r": 12, "t": _EDGE_PX, "b": _EDGE_PX},
+        "xaxis": {"title": {"text": "second of the run"}, "range": [from_s, to_s], "anchor": f"y{len(heights)}"},
+        "annotations": [],
+        "shapes": _window_lines(log, from_s, to_s),
+    }
+    if len(heights) == 1:
+        layout["xaxis"]["anchor"] = "y"
+    data: list[Json] = []
+    panels: list[list[str]] = []
+
+    def add(title: str, axis: Json, traces: Iterable[Json]) -> None:
+        number = len(panels) + 1
+        name = "y" if number == 1 else f"y{number}"
+        domain = domains[number - 1]
+        layout[f"yaxis{'' if number == 1 else number}"] = {"domain": domain, "anchor": "x", "fixedrange": True, **axis}
+        where = {"xref": "paper", "yref": "paper", "x": 0, "y": domain[1], "xanchor": "left", "yanchor": "bottom"}
+        layout["annotations"].append({**where, "text": escape(title), "showarrow": False, "font": {"size": 13}})
+        data.extend({**trace, "yaxis": name} for trace in traces)
+        panels.append([title, name])
+
+    if spans:
+        is_sliced = log.header.sharing == "instances"
+        n_rows = log.header.memory_slices if is_sliced else 20
+        ticks = {"tickvals": [row + 0.5 for row in range(n_rows)], "ticktext": [str(row) for row in range(n_rows)]}
+        axis = {"range": [n_rows, 0], "showgrid": False, "zeroline": False, **(ticks if is_sliced else {})}
+        unknown = list(_unknown(log, report))
+        add(
+            "who holds which memory slices" if is_sliced else "who has which twentieths of the GPU",
+            axis,
+            [*_bars(log, spans), *_hatched(unknown, n_rows)],
+        )
+    for n, (name, course) in enumerate(courses(log).items()):
+        colour = PAGE_TENANTS[n % len(PAGE_TENANTS)]
+        add(f"{name}: requests a second", {"rangemode": "tozero"}, _request_lines(course, colour, from_s, to_s))
+        right = _line(
+            100 * course.accuracy, from_s, to_s, "right answers of the model in service, %", {"color": colour}
+        )
+        add(f"{name}: right answers of the model in service, %", {"range": [0, 100], "nticks": 3}, [right])
+    for begin_s, end_s, what in _unknown(log, report):
+        layout["shapes"].append(_across(begin_s, end_s))
+        layout["annotations"].append(
+            {"xref": "x", "yref": "paper", "x": begin_s, "y": 1, "text": what, "showarrow": False, "xanchor": "left"}
+        )
+    return {"data": data, "layout": layout, "panels": panels}
+
+
+def _unknown(log: ReadLog, report: Report) -> Iterator[tuple[float, float, str]]:
+    """Seconds that are in no figure, and why."""
+    for closing in log.settled.values():
+        for first, end in closing.blind:
+            yield first, end, "blind"
+    for window in report.windows:
+        if window.is_void:
+            begin_s = window.window * log.header.window_s
+            yield begin_s, begin_s + log.header.window_s, "void"
+
+
+def _across(begin_s: float, end_s: float) -> Json:
+    place = {"type": "rect", "xref": "x", "yref": "paper", "x0": begin_s, "x1": end_s, "y0": 0, "y1": 1}
+    return {**place, "fillcolor": "rgba(128,128,128,0.25)", "line": {"width": 1, "dash": "dot", "color": _OTHERS}}
+
+
+def _window_lines(log: ReadLog, from_s: int, to_s: int) -> list[Json]:
+    window_s = log.header.window_s
+    first, last = math.ceil(from_s / window_s), math.floor(to_s / window_s)
+    if last - first > _MOST_LINES:
+        return []
+    line = {"width": 1, "dash": "dot", "color": _OTHERS}
+    at_s = [window * window_s for window in range(first, last + 1)]
+    return [
+        {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line} for x in at_s
+    ]
+
+
+def _bars(log: ReadLog, spans: Sequence[Held]) -> Iterator[Json]:
+    """A bar a span, in its tenant's colour with its phase's pattern."""
+    colours = {tenant.name: PAGE_TENANTS[n % len(PAGE_TENANTS)] for n, tenant in enumerate(log.header.tenants)}
+    owners: list[tuple[str | None, str]] = [(name, phase) for name in colours for phase in PHASES if phase != "others"]
+    for tenant, phase in [*owners, (None, "others")]:
+        own = [span for span in spans if (span.tenant, span.phase) == (tenant, phase)]
+        if not own:
+            continue
+        whose = "others" if tenant is None else f"{escape(tenant)}, {phase}"
+        yield {
+            "type": "bar",
+            "orientation": "h",
+            "name": whose,
+            "base": [round(span.begin_s, 3) for span in own],
+            "x": [round(span.end_s - span.begin_s, 3) for span in own],
+            "y": [(span.first_row + span.end_row) / 2 for span in own],
+            "width": [span.end_row - span.first_row - 0.08 for span in own],
+            "text": [escape(span.what.partition(".")[0]) if phase in ("serving", "retraining") else "" for span in own],
+            "textposition": "inside",
+            "insidetextanchor": "start",
+            "textangle": 0,
+            "marker": {
+                "color": colours.get(tenant or "", _OTHERS),
+                "pattern": {"shape": _PATTERNS[phase], "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6},
+                "line": {"width": 0.5, "color": "#ffffff"},
+            },
+            "customdata": [[span.what, round(span.begin_s, 3), round(span.end_s, 3)] for span in own],
+            "hovertemplate": "%{customdata[0]}: %{customdata[1]:.1f} to %{customdata[2]:.1f} s<extra>"
+            + whose
+            + "</extra>",
+        }
+
+
+def _hatched(unknown: Sequence[tuple[float, float, str]], n_rows: int) -> Iterator[Json]:
+    for kind in dict.fromkeys(what for _, _, what in unknown):
+        own = [(begin_s, end_s) for begin_s, end_s, what in unknown if what == kind]
+        yield {
+            "type": "bar",
+            "orientation": "h",
+            "name": kind,
+            "base": [begin_s for begin_s, _ in own],
+            "x": [end_s - begin_s for begin_s, end_s in own],
+            "y": [n_rows / 2] * len(own),
+            "width": [n_rows] * len(own),
+            "marker": {"color": "rgba(128,128,128,0.15)", "pattern": {"shape": "/", "fgcolor": _OTHERS, "size": 10}},
+            "customdata": [[kind, begin_s, end_s] for begin_s, end_s in own],
+            "hovertemplate": f"{kind}: %{{customdata[1]}} to %{{customdata[2]}} s<extra></extra>",
+        }
+
+
+def _request_lines(course: Course, colour: str, from_s: int, to_s: int) -> Iterator[Json]:
+    faint = {"width": 0.5, "color": colour}
+    yield _line(course.low, from_s, to_s, "forecast, low", faint)
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    band = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.25)"}
+    yield _line(course.high, from_s, to_s, "forecast, high", faint) | band
+    yield _line(course.mean, from_s, to_s, "forecast", {"width": 1, "dash": "dash", "color": colour})
+    yield _line(course.could, from_s, to_s, "what served could answer", {"width": 1.5, "dash": "dot"}) | {"meta": "ink"}
+    yield _line(course.arrivals, from_s, to_s, "arrivals", {"width": 1}) | {"meta": "ink"}
+    yield _line(course.in_time, from_s, to_s, "answered in time", {"width": 1.5, "color": colour})
+
+
+def _line(values: FloatArray, from_s: int, to_s: int, name: str, line: Json) -> Json:
+    """The values of these seconds as steps; of many, each pixel's least and most."""
+    own = values[from_s:to_s]
+    style = {"type": "scatter", "mode": "lines", "name": name, "line": {**line, "shape": "hv"}}
+    style["hovertemplate"] = f"%{{x:.0f}} s: %{{y:.1f}}<extra>{name}</extra>"
+    if len(own) <= MOST_POINTS:
+        return {**style, "x0": from_s, "dx": 1, "y": np.round(own, 3).tolist()}
+    kept = extremes(own, _PIXELS)
+    return {**style, "x": (kept + from_s).tolist(), "y": np.round(own[kept], 3).tolist()}
+
+
+def extremes(values: FloatArray, n_pixels: int) -> IntArray:
+    """Where, in order, each of at most so many equal stretches of values ``(n,)`` has its least, its most and a NaN."""
+    n = len(values)
+    width = math.ceil(n / n_pixels)
+    padded = np.full(math.ceil(n / width) * width, np.nan)
+    padded[:n] = values
+    rows = padded.reshape(-1, width)
+    is_gap = np.isnan(rows)
+    places = np.where(is_gap, np.inf, rows).argmin(axis=1), np.where(is_gap, -np.inf, rows).argmax(axis=1)
+    found = np.concatenate([np.arange(len(rows)) * width + place for place in (*places, is_gap.argmax(axis=1))])
+    return np.unique(found[found < n]).astype(np.int64)
+
+
+def _as_json(figures: Json) -> str:
+    """The figures as JSON that may stand within a script."""
+    return json.dumps(_finite(figures), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _finite(value: Any) -> Any:
+    """The value with ``None`` for numbers that are none, which JSON has not."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,90 @@
+"""``migrator diff``, ``migrator runs`` and the pages of runs, as they are called."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from migrator.log.runlog import EVENTS_FILE, RunLog
+from tests.migrator.log import records
+
+
+@pytest.fixture
+def two_runs(call, write_config) -> None:
+    """A run under two policies."""
+    for name in ("migrator", "ekya"):
+        assert call("run", write_config({"windows": 1}), "--policy", name, "--out", name)[0] == 0
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_two_runs_side_by_side_as_text_json_and_page(call) -> None:
+    code, out, _ = call("diff", "migrator", "ekya", "--html", "diff.html")
+    assert code == 0
+    told = json.loads(call("diff", "migrator", "ekya", "--json")[1])
+    assert f"{told['points']:+.2f} points, the same {told['n_requests'][0]:,} requests" in " ".join(out.split())
+    assert sum(told["by_row"].values()) == pytest.approx(told["points"], abs=1e-9)
+    assert "capacity and forecast" in out
+    text = Path("diff.html").read_text("utf-8")
+    assert all(f"{gain['points']:+.3f}" in text for gain in told["gains"])
+    with_hindsight = json.loads(call("diff", "migrator", "ekya", "--json", "--hindsight")[1])
+    assert set(with_hindsight["by_row"]) - set(told["by_row"]) == {"forecast"}
+    assert with_hindsight["points"] == told["points"]
+    assert call("diff", "ekya", "ekya")[1].startswith("no difference: goodput ")
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_bad_input_is_refused_with_one_line(call, write_config) -> None:
+    assert call("run", write_config({"windows": 1, "seed": 9}), "--out", "another")[0] == 0
+    inputs = "migrator/events.jsonl"
+    for arguments, why in (
+        (("diff", "migrator", "nothing"), "nothing is no run: it holds no events.jsonl"),
+        (("diff", "migrator", "another", "--hindsight"), "--hindsight: migrator and another had other requests"),
+        (("diff", "migrator", "ekya", "--html", inputs), f"--html {inputs}: is the same file as {inputs}"),
+        (("report", "migrator", "--html", inputs), f"--html {inputs}: is the same file as {inputs}"),
+        (("report", "migrator", "--html", "ekya"), "--html ekya: is a folder; a file is needed"),
+        (("report", "migrator", "--html", "a.html", "--from", "60"), "--from 60: the run has seconds 0 to 60"),
+        (("report", "migrator", "--from", "6"), "--from and --to are of a page; give --html FILE as well"),
+        (("runs", "nowhere"), "nowhere: is no folder"),
+    ):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, ""), arguments
+        assert why in " ".join(err.split()), arguments
+    assert not Path("a.html").exists()
+
+
+def test_a_page_without_its_libraries_names_the_extra(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.views.page.lacking", lambda extra: f"needs the extra {extra}")
+    for arguments in (("report", "run", "--html", "a.html"), ("diff", "a", "b", "--html", "a.html")):
+        code, _, err = call(*arguments)
+        assert (code, err) == (2, "error: --html needs the extra plot\n")
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_a_folder_s_runs_are_listed_with_how_they_stand(call) -> None:
+    lines = records.write(Path("torn"), *records.tiny()).splitlines(keepends=True)
+    (Path("torn") / EVENTS_FILE).write_bytes(b"".join(lines[:-2]))
+    shutil.copytree("torn", "damaged")
+    (Path("damaged") / EVENTS_FILE).write_bytes(b"{}\n")
+    records.write(Path("stopped"), *records.tiny()[:-1], {"kind": "interrupted"})
+    Path("no run").mkdir()
+    with RunLog(Path("running"), "seed: 1\n") as log:
+        records.append(log, *records.tiny()[:-2])
+        told = {one.pop("run"): one for one in json.loads(call("runs", ".", "--json")[1])["runs"]}
+        out = call("runs", ".")[1]
+    states = {name: one["state"] for name, one in told.items()}
+    assert states.pop("damaged").startswith("damaged: damaged/events.jsonl: line 1")
+    finished = {"ekya": "finished", "migrator": "finished", "stopped": "interrupted"}
+    assert states == {**finished, "running": "running", "torn": "torn"}
+    assert {key: told["torn"][key] for key in ("policy", "workload", "windows_done", "windows")} == {
+        "policy": "migrator",
+        "workload": "tiny",
+        "windows_done": 1,
+        "windows": 2,
+    }
+    assert told["stopped"]["goodput_pct"] == 100 * 24 / 48
+    assert all(name in out for name in told)
+    Path("empty").mkdir()
+    assert call("runs", "empty")[1] == "no runs in empty\n"

@@ -1,0 +1,106 @@
+"""Who held what, and how each tenant fared by the second: against the records that the log has."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from migrator.log.changes import INFERENCE, changes_in
+from migrator.log.records import Finished, WindowFinished, WindowStarted
+from migrator.log.runlog import ReadLog, read_log
+from migrator.log.timeline import Held, courses, held, n_seconds, new_models
+from tests.migrator.log import records
+
+
+@pytest.fixture
+def run(call, write_config) -> ReadLog:
+    """A small run in which models are retrained."""
+    assert call("run", write_config(), "--out", "run")[0] == 0
+    return read_log(Path("run"))
+
+
+def together(one: Held, other: Held) -> bool:
+    in_rows = one.first_row < other.end_row and other.first_row < one.end_row
+    return in_rows and one.begin_s < other.end_s - 1e-6 and other.begin_s < one.end_s - 1e-6
+
+
+def test_nobody_holds_what_somebody_else_has_and_all_lies_within_the_run(run: ReadLog) -> None:
+    spans = held(run)
+    assert [(one, other) for one, other in combinations(spans, 2) if together(one, other)] == []
+    assert min(span.begin_s for span in spans) == 0
+    assert max(span.end_s for span in spans) == n_seconds(run) == 120
+    assert {span.phase for span in spans} >= {"creating", "starting", "serving", "retraining"}
+
+
+def test_an_instance_serves_in_the_timeline_when_its_worker_was_ready(run: ReadLog) -> None:
+    instances = [item for change in changes_in(run) for item in change.started if item.task == INFERENCE]
+    served_s = dict.fromkeys(("vision", "language"), 0.0)
+    for item in instances:
+        for begin_s, end_s in item.served:
+            served_s[item.tenant] += max(0.0, min(end_s, 120.0) - max(begin_s, 0.0))
+    for name, seconds in served_s.items():
+        own = [span for span in held(run) if (span.tenant, span.phase) == (name, "serving")]
+        assert sum(span.end_s - span.begin_s for span in own) == pytest.approx(seconds)
+
+
+def test_a_tenant_s_course_has_the_log_s_counts_forecasts_and_accuracies(run: ReadLog) -> None:
+    for name, course in courses(run).items():
+        for closing in run.of(WindowFinished):
+            seconds = slice(60 * closing.window, 60 * (closing.window + 1))
+            for key in ("arrivals", "in_time", "correct"):
+                assert getattr(course, key)[seconds].tolist() == getattr(closing.tenants[name], key)
+        for started in run.of(WindowStarted):
+            seconds = slice(60 * started.window, 60 * (started.window + 1))
+            forecast = started.forecast.tenants[name]
+            for of_course, of_log in (("low", "low_rps"), ("mean", "mean_rps"), ("high", "high_rps")):
+                assert getattr(course, of_course)[seconds].tolist() == getattr(forecast, of_log)
+            assert course.accuracy[60 * started.window] == forecast.accuracy_before
+
+
+def test_every_retraining_that_ended_made_a_new_model(run: ReadLog) -> None:
+    ended = sorted((one.finish_s, one.tenant, one.accuracy) for one in run.of(Finished))
+    assert [(one.at_s, one.tenant, one.after) for one in new_models(run)] == ended
+    assert all(one.at_s <= other.at_s for one, other in pairwise(new_models(run)))
+
+
+def test_a_worker_that_failed_starts_again_and_one_that_trains_ends() -> None:
+    log = records.log_of(*records.timed(records.tiny()))
+    of_b = [(span.phase, span.begin_s, span.end_s) for span in held(log) if span.tenant == "b"]
+    assert of_b == [("serving", 0.0, 0.5), ("starting", 0.5, 2.0), ("serving", 2.0, 6.0)]
+    assert [span.phase for span in held(log) if span.what == "1g.10gb@0"] == ["serving", "ending"]
+
+
+def test_what_others_came_with_is_theirs_until_they_left() -> None:
+    def others(**what: list[str]) -> records.Json:
+        return {"kind": "others", "window": 0, "gone": [], "came": [], "left": [], "taken": [], **what}
+
+    lines = records.timed(records.tiny())
+    lines[-2:-2] = [
+        {**others(came=["1g.10gb@1", "1g.10gb@6"]), "at_s": 4.5},
+        {**others(left=["1g.10gb@1"]), "at_s": 5.0},
+    ]
+    found = {span.what: span.end_s for span in held(records.log_of(*lines)) if span.phase == "others"}
+    assert found == {"1g.10gb@1": 5.0, "1g.10gb@6": 6.0}
+
+
+def test_shares_are_stacked_and_turns_hold_nothing(call, write_config) -> None:
+    for policy in ("ekya", "time-sharing"):
+        assert call("run", write_config({"windows": 1}), "--policy", policy, "--out", policy)[0] == 0
+    spans = held(read_log(Path("ekya")))
+    assert {span.what.rpartition(" of ")[2] for span in spans} <= {"the processors", "the time"}
+    for second in range(60):
+        rows = sorted((span.first_row, span.end_row) for span in spans if span.begin_s <= second < span.end_s)
+        assert all(one[1] == other[0] for one, other in pairwise(rows))
+        assert rows[-1][1] <= 20
+    assert held(read_log(Path("time-sharing"))) == []
+
+
+def test_seconds_of_which_nothing_is_known_are_no_numbers() -> None:
+    lines = records.timed(records.tiny())
+    (closing,) = (line for line in lines if line["kind"] == "window_finished" and line["window"] == 1)
+    closing["blind"] = [[4, 5]]
+    assert np.isnan(courses(records.log_of(*lines))["a"].arrivals).tolist() == [False] * 4 + [True, False]
+    assert np.isnan(courses(records.log_of(*lines[:-2]))["a"].arrivals).tolist() == [False] * 3 + [True]
