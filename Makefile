@@ -41,7 +41,8 @@ $(STAMP): pyproject.toml constraints.txt
 # the two in the middle, the one whose service profiles were all measured).
 demo: $(STAMP)
 	@echo "W16 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (README.md)"
-	@$(BIN)/migrator run configs/w16.yaml --windows 4 --against static
+	@mkdir -p runs
+	@$(BIN)/migrator run configs/w16.yaml --windows 4 --against static --html runs/w16.html
 
 # What `pip install` brings today, with the extra `nvml`, for one test; where the registry does not answer soon, that is left out and told.
 $(NEWEST): pyproject.toml | $(STAMP)

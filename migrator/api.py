@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.commands.running import OnGpu, begin, warn_of_slow_plans
-from migrator.comparison import Fairness, Score, matches_of, score_of
+from migrator.comparison import Fairness, Score, matches_of, score_of, told_apart, with_hindsight
 from migrator.config import Config, read_config
 from migrator.console import warn_of
 from migrator.errors import ConfigError, MigratorError
@@ -295,11 +295,12 @@ def compare(
     if windows is not None:
         config = config.model_copy(update={"windows": windows, "load_windows": config.n_load_windows})
     matches = matches_of(config, _origin(config), given, segments, Fairness.POLICY_ONLY)
+    wanted = with_hindsight(matches)
     if jobs == 1:  # in this process: a script that asks for no other needs no guard against being imported anew
-        return Comparison(tuple(map(score_of, matches)), segments)
-    with Processes(min(jobs, len(matches))) as processes:
-        scores = dict(processes.each(score_of, matches))
-    return Comparison(tuple(scores[place] for place in range(len(matches))), segments)
+        return Comparison(told_apart(list(map(score_of, wanted)), len(matches)), segments)
+    with Processes(min(jobs, len(wanted))) as processes:
+        scores = dict(processes.each(score_of, wanted))
+    return Comparison(told_apart([scores[place] for place in range(len(wanted))], len(matches)), segments)
 
 
 def _is_whole(value: object) -> bool:

@@ -32,7 +32,7 @@ from migrator.log.surprise import Surprise, surprises
 from migrator.provenance import simulated_provenance
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
-from planner.policies.policy import AnyPolicy, Batching
+from planner.policies.policy import AnyPolicy, Batching, Policy
 from planner.policies.registry import policy_of
 from workloads.serving.tally import Totals
 
@@ -295,7 +295,7 @@ class Standing:
     Attributes:
         policy: Its name.
         total: Requests.
-        account: Where they went; what not knowing the arrivals costs is known only where ``oracle`` took part.
+        account: Where they went.
         n_changes: Changes of the layout.
         n_unplanned: Windows without a plan.
         gap_closed: Which share of the goodput between ``static`` and ``oracle`` it gets; ``None`` where one of
@@ -314,18 +314,46 @@ class Standing:
     ahead: Difference | None
 
 
+def with_hindsight(matches: Sequence[Match]) -> list[Match]:
+    """The matches, and for each segment of a policy on partitions one of ``oracle`` where that has none.
+
+    By it alone what a forecast costs is told from what is beyond all layouts; see :func:`told_apart`.
+    """
+    policies = {match.policy: policy_of(match.policy) for match in matches}
+    needed = {
+        (match.config.name, match.segment): replace(match, policy=CEILING)
+        for match in matches
+        if isinstance(policies[match.policy], Policy)
+    }
+    asked = {(one.config.name, one.segment) for one in matches if policies[one.policy].name == CEILING}
+    return [*matches, *(match for place, match in needed.items() if place not in asked)]
+
+
+def told_apart(scores: Sequence[Score], n_asked: int) -> tuple[Score, ...]:
+    """The first ``n_asked`` scores, with what not knowing the arrivals cost in a class of its own: by ``oracle``'s."""
+    known = {(score.workload, score.segment): score.accounts for score in scores if score.policy == CEILING}
+
+    def apart(score: Score) -> Score:
+        ceiling = known.get((score.workload, score.segment)) if score.has_partitions else None
+        if ceiling is None:
+            return score
+        accounts = {name: own.with_forecast(ceiling[name].in_time) for name, own in score.accounts.items()}
+        return replace(score, accounts=accounts)
+
+    return tuple(map(apart, scores[:n_asked]))
+
+
 def standings(scores: Sequence[Score]) -> tuple[Standing, ...]:
     """One for each policy, in the order in which they first appear; the first is the reference of differences."""
     names = list(dict.fromkeys(score.policy for score in scores))
     own = {name: [score for score in scores if score.policy == name] for name in names}
     totals = {name: sum((score.total for score in own[name]), Totals()) for name in names}
     floor, ceiling = totals.get(FLOOR), totals.get(CEILING)
-    ceilings = {(score.workload, score.segment): score.accounts for score in own.get(CEILING, ())}
     return tuple(
         Standing(
             policy=name,
             total=totals[name],
-            account=sum((_account(score, ceilings) for score in own[name]), Account()),
+            account=sum((seconds.total for score in own[name] for seconds in score.accounts.values()), Account()),
             n_changes=sum(score.n_changes for score in own[name]),
             n_unplanned=sum(score.n_unplanned for score in own[name]),
             gap_closed=_gap_closed(totals[name], floor, ceiling),
@@ -333,17 +361,6 @@ def standings(scores: Sequence[Score]) -> tuple[Standing, ...]:
             ahead=None if name == names[0] else _difference(own[name], own[names[0]]),
         )
         for name in names
-    )
-
-
-def _account(score: Score, ceilings: Mapping[tuple[str, int], Mapping[str, SecondAccounts]]) -> Account:
-    known = ceilings.get((score.workload, score.segment), {}) if score.has_partitions else {}
-    return sum(
-        (
-            (own.with_forecast(known[tenant].in_time) if tenant in known else own).total
-            for tenant, own in score.accounts.items()
-        ),
-        Account(),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from migrator.commands.options import Assignments, Jobs, Json, PlotThem, with_examples
-from migrator.comparison import Fairness, Match, Score, matches_of, score_of
+from migrator.comparison import Fairness, Match, Score, matches_of, score_of, told_apart, with_hindsight
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import MigratorError
@@ -92,7 +92,8 @@ def compare_command(
     _require_distinct_names(matches, configs)
     warn_of(dict.fromkeys(warnings))
     _print_traffic(matches)
-    scores = _scores(matches, min(jobs or n_cores(), len(matches)))
+    wanted = with_hindsight(matches)
+    scores = told_apart(_scores(wanted, min(jobs or n_cores(), len(wanted))), len(matches))
     document = comparison_to_json(scores, segments, stride)
     if out is not None:
         write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))

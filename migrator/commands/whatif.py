@@ -116,7 +116,7 @@ def whatif_command(
     if out is not None:
         write_output("--out", out, _for_programs(sweep, found, out.suffix))
     if plot is not None:
-        write_output("--plot", plot, sweep_to_html(sweep))
+        write_output("--plot", plot, sweep_to_html(sweep, () if found is None else found.conditions))
     if as_json:
         print_json(sweep_to_json(sweep, found))
     else:

@@ -6,6 +6,7 @@ the pages is in the templates beside this file; plotly reads HTML as well, so wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,13 +17,15 @@ from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score,
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown
+from migrator.whatif.conditions import METRICS, Condition
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
+from migrator.whatif.search import UNMEASURED
 from migrator.whatif.sweep import Outcome, Sweep
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-_PATTERNS = ("", "/", "x", ".")
+_MARKS = ("circle", "square", "diamond", "cross")
 """For policies from files beyond the colours that they have."""
 
 _SYMBOLS = ("circle-open", "square-open", "diamond-open", "triangle-up-open", "cross-open")
@@ -30,14 +33,13 @@ _SYMBOLS = ("circle-open", "square-open", "diamond-open", "triangle-up-open", "c
 
 _GRID = {"showgrid": True, "gridcolor": "#e6e6e6"}
 
-_LEAST_WIDTH_PX = 900
 _ROW_PX = 24
 _GAP_PX = 50
 """Between panels: the title of the next."""
 
-_MARGIN_PX = {"t": 50, "b": 60, "l": 160, "r": 170}
-_LEGEND_PX = 160
-"""Height of the classes' names."""
+_MARGIN_PX = {"t": 90, "b": 60, "l": 160, "r": 20}
+_LEGEND = {"orientation": "h", "x": 0, "y": 1, "yanchor": "top", "yref": "container", "traceorder": "normal"}
+"""Above the panels, in sight however wide the page is."""
 
 _PANEL_PX = (420, 250)
 _AROUND_PX = 150
@@ -79,30 +81,36 @@ def comparison_to_html(scores: Sequence[Score], fairness: Fairness, stride_s: in
     """
     require_plot_extra()
     groups = _groups(scores)
-    knows = any(score.policy == CEILING for score in scores)
-    classes = {name: kind for name, kind in _CLASSES.items() if knows or name != "forecast"}
     notes: dict[tuple[str, str], list[str]] = {}
     for score in scores:
         for note in score.notes:
-            notes.setdefault(note, []).append(score.workload)
+            kind, text = note
+            notes.setdefault((kind, without_folders(text)), []).append(score.workload)
     return page(
         "compare.html.j2",
         terms=_FAIRNESS[fairness],
-        workloads={name: (extent(own, stride_s), setup_text(own)) for name, own in by_workload(scores).items()},
+        workloads={
+            name: (extent(own, stride_s), without_folders(setup_text(own))) for name, own in by_workload(scores).items()
+        },
         refusals=[
             (score.workload, score.segment, shown(score.policy), text) for score in scores for text in score.refusals
         ],
         notes=notes,
         assumed=assumed_by_all(scores),
         far_from_plans=far_from_plans(scores),
-        classes=classes,
-        account=_account_figure(groups, tuple(classes)),
+        classes=_CLASSES,
+        account=_account_figure(groups, tuple(_CLASSES)),
         goodput=_goodput_figure(groups),
         gap=_gap_figure(groups),
         least_segments=LEAST_SEGMENTS,
         floor=FLOOR,
         ceiling=CEILING,
     )
+
+
+def without_folders(text: str) -> str:
+    """The text with files instead of their full paths, which say something of this machine alone."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/;,]+/)+", "", text)
 
 
 def _groups(scores: Sequence[Score]) -> _Groups:
@@ -115,7 +123,7 @@ def _account_figure(groups: _Groups, classes: Sequence[str]) -> Figure:
     from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
 
     panel_px = 1.4 * _ROW_PX * max(map(len, groups.values()))
-    inner_px = max(_LEGEND_PX, panel_px * len(groups) + _GAP_PX * (len(groups) - 1))
+    inner_px = max(3 * _GAP_PX, panel_px * len(groups) + _GAP_PX * (len(groups) - 1))
     figure = make_subplots(
         rows=len(groups),
         cols=1,
@@ -129,11 +137,10 @@ def _account_figure(groups: _Groups, classes: Sequence[str]) -> Figure:
     figure.update_layout(
         barmode="stack",
         template="simple_white",
-        width=_LEAST_WIDTH_PX,
         height=inner_px + _MARGIN_PX["t"] + _MARGIN_PX["b"],
         margin=_MARGIN_PX,
         uniformtext={"minsize": 9, "mode": "hide"},
-        legend_traceorder="normal",
+        legend=_LEGEND,
     )
     figure.update_xaxes(range=[0, 100])
     figure.update_xaxes(title_text="% of arrivals", row=len(groups))
@@ -169,33 +176,40 @@ def _add_class(figure: Figure, row: int, title: str, found: Sequence[Standing], 
 
 
 def _goodput_figure(groups: _Groups) -> Figure:
-    """Groups along x, a bar for each policy."""
+    """A row for each policy: a mark over the first group, and an open one for each of the others."""
     from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
 
-    figure = Figure()
+    figure, first = Figure(), next(iter(groups))
     names = _policies(groups)
-    for name, (colour, pattern) in policy_looks(names).items():
+    known: list[float] = []
+    for name, (colour, look) in policy_looks(names).items():
         own = [(title, item) for title, found in groups.items() for item in found if item.policy == name]
-        figure.add_bar(
-            x=[escape(title) for title, _ in own],
-            y=[item.total.goodput_pct for _, item in own],
-            name=escape(shown(name)),
-            marker={"color": colour, "pattern": {"shape": _PATTERNS[pattern % len(_PATTERNS)]}},
-            hovertext=[_standing_text(title, item, groups[title][0].policy) for title, item in own],
-            hoverinfo="text",
-        )
-    around_px = _MARGIN_PX["l"] + _MARGIN_PX["r"]
-    figure.update_layout(
-        barmode="group",
-        template="simple_white",
-        width=max(_LEAST_WIDTH_PX, around_px + len(groups) * (7 * len(names) + 20)),
-        height=450,
-        margin={**_MARGIN_PX, "t": 120, "l": 70},
-        showlegend=True,
-        legend={"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom"},  # in sight however wide the plot is
-    )
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(title_text="goodput, % of arrivals", rangemode="tozero", **_GRID)
+        for is_first in (False, True):
+            marked = [pair for pair in own if (pair[0] == first) is is_first and pair[1].total.goodput_pct is not None]
+            shares_pct = [item.total.goodput_pct for _, item in marked if item.total.goodput_pct is not None]
+            known += shares_pct
+            symbol = _MARKS[look % len(_MARKS)]
+            figure.add_scatter(
+                mode="markers",
+                x=shares_pct,
+                y=[escape(shown(name))] * len(marked),
+                name=escape(shown(name)),
+                marker={
+                    "color": colour,
+                    "size": 13 if is_first else 8,
+                    "symbol": symbol if is_first else f"{symbol}-open",
+                },
+                hovertext=[_standing_text(title, item, groups[title][0].policy) for title, item in marked],
+                hoverinfo="text",
+                showlegend=False,
+            )
+    overall = {item.policy: item.total.goodput_pct for item in groups[first]}
+    labels = {name: "–" if overall[name] is None else f"{overall[name]:.1f}" for name in names}
+    around = max(0.5, 0.05 * (max(known) - min(known))) if known else 0.0
+    _lay_out_rows(figure, labels)
+    if known:
+        figure.update_xaxes(range=[min(known) - around, max(known) + around])
+    figure.update_xaxes(title_text="goodput, % of arrivals", **_GRID)
     return figure
 
 
@@ -238,26 +252,29 @@ def _lay_out_gap(
     figure: Figure, overall: Mapping[str, float], shares_pct: Sequence[float], names: Sequence[str]
 ) -> None:
     """Give each policy a row, with its overall figure, known or not, beside its name."""
-    labels = {name: f"{overall[name]:.0f}" if name in overall else "–" for name in names}
     low, high = max(_LEAST_SHARE_PCT, min(0.0, *shares_pct)), max(100.0, *shares_pct)
+    _lay_out_rows(figure, {name: f"{overall[name]:.0f}" if name in overall else "–" for name in names})
+    figure.update_layout(showlegend=len(figure.data) > 1, legend=_LEGEND)
+    figure.update_xaxes(title_text="gap closed, %", range=[low - 5, high + 5], **_GRID)
+    for share_pct in (0, 100):
+        figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
+
+
+def _lay_out_rows(figure: Figure, labels: Mapping[str, str]) -> None:
+    """Give each policy a row, the first on top, with its label beside its name."""
     figure.update_layout(
         template="simple_white",
-        width=_LEAST_WIDTH_PX,
-        height=1.3 * _ROW_PX * len(names) + _MARGIN_PX["t"] + _MARGIN_PX["b"],
+        height=1.3 * _ROW_PX * len(labels) + _MARGIN_PX["t"] + _MARGIN_PX["b"],
         margin=_MARGIN_PX,
-        showlegend=len(figure.data) > 1,
     )
-    figure.update_xaxes(title_text="gap closed, %", range=[low - 5, high + 5], **_GRID)
     figure.update_yaxes(
         type="category",
         categoryorder="array",
-        categoryarray=[escape(shown(name)) for name in names],
-        range=[len(names) - 0.5, -0.5],
-        tickvals=[escape(shown(name)) for name in names],
+        categoryarray=[escape(shown(name)) for name in labels],
+        range=[len(labels) - 0.5, -0.5],
+        tickvals=[escape(shown(name)) for name in labels],
         ticktext=[f"{escape(shown(name))}  {label}" for name, label in labels.items()],
     )
-    for share_pct in (0, 100):
-        figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
 
 
 def _heading(policy: str, title: str) -> str:
@@ -343,8 +360,8 @@ class _Roles:
         return (None,) if self.colour is None else self.colour.choices
 
 
-def sweep_to_html(sweep: Sweep) -> str:
-    """The page of a grid; the same for the same sweep.
+def sweep_to_html(sweep: Sweep, conditions: Sequence[Condition] = ()) -> str:
+    """The page of a grid; the same for the same sweep. Shares that all tenants together are to keep are lines.
 
     Raises:
         MigratorError: The libraries of the extra are not installed.
@@ -353,10 +370,21 @@ def sweep_to_html(sweep: Sweep) -> str:
     roles = _Roles.of(sweep)
     alone = [variation.choices[0] for variation in sweep.grid.variations if len(variation.choices) == 1]
     fixed = [choice for choice in alone if choice not in roles.x.choices]
-    return page("whatif.html.j2", sweep=sweep, fixed=fixed, assumed=sweep.assumed, grid=_grid_figure(sweep, roles))
+    unmeasured: dict[str, list[str]] = {}
+    for outcome in sweep.outcomes:
+        if outcome.status == UNMEASURED:
+            unmeasured.setdefault(outcome.reason or "", []).append(point_text(outcome.point))
+    return page(
+        "whatif.html.j2",
+        sweep=sweep,
+        fixed=fixed,
+        assumed=sweep.assumed,
+        unmeasured=unmeasured,
+        grid=_grid_figure(sweep, roles, conditions),
+    )
 
 
-def _grid_figure(sweep: Sweep, roles: _Roles) -> Figure:
+def _grid_figure(sweep: Sweep, roles: _Roles, conditions: Sequence[Condition]) -> Figure:
     from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
 
     figure = make_subplots(
@@ -372,6 +400,12 @@ def _grid_figure(sweep: Sweep, roles: _Roles) -> Figure:
         inside = [outcome for outcome in sweep.outcomes if set(facet) <= set(outcome.point)]
         _add_lines(figure, column, inside, roles)
         _add_planless(figure, column, inside, roles, _foot(sweep))
+    for condition in conditions:
+        if condition.tenant is None:
+            row = 1 + METRICS.index(condition.metric)
+            figure.add_hline(
+                y=100 * condition.share, row=row, line={"width": 1, "dash": "dash"}, annotation_text=str(condition)
+            )
     _lay_out_grid(figure, roles)
     return figure
 
@@ -399,7 +433,7 @@ def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: 
 
 def _add_planless(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: _Roles, foot: float) -> None:
     """Crosses at the foot of the goodput panel, where there is no plan."""
-    planless = [outcome for outcome in outcomes if outcome.goodput is None]
+    planless = [outcome for outcome in outcomes if outcome.goodput is None and outcome.status != UNMEASURED]
     if planless:
         figure.add_scatter(
             row=1,
@@ -453,7 +487,7 @@ def _lay_out_grid(figure: Figure, roles: _Roles) -> None:
     width, height = _PANEL_PX
     figure.update_layout(
         template="simple_white",
-        width=max(_LEAST_WIDTH_PX, width * len(roles.facets)),
+        **({"width": width * len(roles.facets)} if len(roles.facets) > 2 else {}),
         height=height * len(_MEASURES) + _AROUND_PX,
         margin={"t": 60},
         hovermode="closest",

@@ -24,7 +24,7 @@ def page(template: str, **parts: object) -> str:
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an optional extra
 
     def drawn(name: str, figure: Figure) -> Markup:
-        settings = {"displaylogo": False}
+        settings = {"displaylogo": False, "responsive": True}
         return Markup(figure.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=settings))  # noqa: S704
 
     environment = Environment(

@@ -20,7 +20,9 @@ from migrator.log.surprise import Surprise
 from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html
 from migrator.views.palette import LOSSES
-from migrator.whatif.sweep import Sweep
+from migrator.whatif.conditions import read_conditions
+from migrator.whatif.search import UNMEASURED
+from migrator.whatif.sweep import Outcome, Sweep
 from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
 
@@ -96,32 +98,35 @@ def test_a_class_has_one_colour_in_all_panels_and_one_place_in_the_legend() -> N
     assert [mark["showlegend"] for mark in found] == [True, False, False]
 
 
-def test_what_a_forecast_costs_is_left_out_without_the_oracle() -> None:
-    scores = [score("migrator", 650), score("static", 600)]
-    assert "forecast" not in {mark["name"] for mark in marks(scores, "account")}
-    assert "shown only where oracle takes part" in page(scores)
-
-
 # --- goodput
 
 
-def test_goodput_has_a_bar_for_each_policy_and_group() -> None:
+def test_goodput_has_a_row_for_each_policy_with_its_figure_and_a_mark_for_each_group() -> None:
     found = marks(SCORES, "goodput")
-    assert [mark["name"] for mark in found] == ["migrator", "static", "arrivals known"]
-    assert found[0]["x"] == ["all 2 workloads", "w1", "w2"]
-    assert found[0]["y"] == pytest.approx([57.5, 65.0, 50.0])
+    assert [mark["name"] for mark in found] == [name for name in ("migrator", "static", "arrivals known") for _ in "ab"]
+    each, overall = found[:2]
+    assert (overall["x"], each["x"]) == (pytest.approx([57.5]), pytest.approx([65.0, 50.0]))
+    assert (overall["y"], each["y"]) == (["migrator"], ["migrator"] * 2)
+    assert each["marker"]["symbol"] == overall["marker"]["symbol"] + "-open"
+    assert '"ticktext":["migrator  57.5","static  55.0","arrivals known  60.0"]' in page(SCORES)
 
 
-def test_policies_beyond_the_colours_differ_by_pattern() -> None:
+def test_the_goodput_axis_holds_all_marks_and_little_more() -> None:
+    (low, high), *_ = (json.loads(found) for found in re.findall(r'"range":(\[4[^\]]*\])', page(SCORES)))
+    assert 45 < low < 50
+    assert 70 < high < 75
+
+
+def test_policies_beyond_the_colours_differ_by_their_marks() -> None:
     found = marks([score(f"p{n}", 500) for n in range(20)], "goodput")
-    looks = [(mark["marker"]["color"], mark["marker"]["pattern"]["shape"]) for mark in found]
-    assert len(set(looks)) == 20
+    looks = [(mark["marker"]["color"], mark["marker"]["symbol"]) for mark in found if mark["x"]]
+    assert len(set(looks)) == len(looks) == 20
 
 
 def test_an_interval_is_told_where_there_is_one() -> None:
     few = [score(policy, 500 + 10 * k, segment=k) for policy in ("a", "b") for k in range(4)]
     many = [score(policy, 500 + 10 * k, segment=k) for policy in ("a", "b") for k in range(5)]
-    assert [marks(scores, "goodput")[1]["hovertext"][0].split("<br>")[-1] for scores in (few, many)] == [
+    assert [marks(scores, "goodput")[-1]["hovertext"][0].split("<br>")[-1] for scores in (few, many)] == [
         "ahead of a +0.00 points",
         "ahead of a +0.00 points [+0.00, +0.00]",
     ]
@@ -129,8 +134,8 @@ def test_an_interval_is_told_where_there_is_one() -> None:
 
 def test_without_arrivals_there_is_no_goodput() -> None:
     silent = Score("migrator", "w", 0, (Totals(),), {}, 0, 0)
-    (mark,) = marks([silent], "goodput")
-    assert mark["y"] == [None]
+    assert [mark["x"] for mark in marks([silent], "goodput")] == [[], []]
+    assert '"ticktext":["migrator  \\u2013"]' in page([silent])
 
 
 # --- the gap
@@ -172,6 +177,15 @@ def test_the_page_says_what_was_not_measured_once_with_its_workloads() -> None:
 def test_the_page_says_how_much_was_simulated() -> None:
     found = page([score(policy, 500, segment=k) for k in range(3) for policy in ("a", "b")])
     assert "<b>w1</b>: 3 segments of 1 window, 3,000 requests" in found
+
+
+def test_the_page_names_files_and_not_where_they_lie_on_this_machine() -> None:
+    noted = score("migrator", 500, notes=[("trace", "bert: /home/me/my traces/a.csv is made up, 3/4 of it")])
+    text = page([replace(noted, setup=(("profiles", "/srv/data/mine.csv; A100"),))])
+    assert "trace: bert: " in text
+    assert "profiles: mine.csv; A100" in text
+    assert "/srv/data" not in text
+    assert "3/4 of it" in text
 
 
 def test_names_are_told_as_they_are_written() -> None:
@@ -216,6 +230,22 @@ def test_the_page_marks_where_there_is_no_plan_and_says_why() -> None:
     (cross,) = [mark for mark in figure(sweep("engine=greedy,physical")) if mark["name"] == "no plan"]
     assert cross["x"] == ["greedy"]
     assert "no profile &lt;meets&gt; [it]" in str(cross["hovertext"])
+
+
+def test_what_was_not_measured_is_no_failure_and_is_told() -> None:
+    found = sweep("gpu=a100-80gb,h100-80gb,a30-24gb")
+    unmeasured = Outcome(found.outcomes[2].point, UNMEASURED, "physical", "", reason="no rows <there>")
+    text = sweep_to_html(replace(found, outcomes=(*found.outcomes[:2], unmeasured)))
+    assert [mark["x"] for mark in drawn(text, "grid") if mark["name"] == "no plan"] == [["a100-80gb"]]
+    assert "Not measured, and not drawn: gpu=a30-24gb: no rows &lt;there&gt;" in text
+    assert "Not measured" not in sweep_to_html(found)
+
+
+def test_a_share_that_is_to_be_kept_is_a_line_in_its_panel() -> None:
+    kept = read_conditions(["slo_attainment>=0.6", "goodput:a>=0.5"], ["a", "b"])
+    text = sweep_to_html(sweep("load=1,2"), kept)
+    assert re.search(r'"y0":60\.?0?,"y1":60\.?0?,"yref":"y2"', text)
+    assert "goodput:a" not in text
 
 
 def test_a_third_key_makes_columns_and_keys_with_one_value_none() -> None:
