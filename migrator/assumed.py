@@ -17,9 +17,8 @@ from migrator.log.records import Assumed
 from migrator.setting import Setting
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.problem import Problem, Reconfiguration
-from workloads.drift import drift_in
 from workloads.profiles.shares import measured_for, sensitivity_of
-from workloads.tenants import Tenant
+from workloads.tenants import Tenant, drift_in
 
 RULE = "3 × inference of the same data (MIGRator)"
 

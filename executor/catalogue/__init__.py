@@ -12,8 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from executor.catalogue.mps import GEOMETRY, MpsCut
-from executor.cpu.cut import Cut
+from executor.cuts import DEFAULT_CARD, CpuCut, MpsCut
 from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.mig import GpuModel, Profile, Variant
 from executor.names import spelled_as
@@ -37,7 +36,7 @@ def gpu_model(name: str) -> GpuModel:
         UnknownGpuModelError: With the names that are known, nearest first; or a CPU or GPU cannot be cut so.
     """
     try:
-        cut = Cut.named(name) or MpsCut.named(name)
+        cut = CpuCut.named(name) or MpsCut.named(name)
         if cut is not None:
             return _of(cut)
     except InvalidCutError as error:
@@ -57,12 +56,12 @@ def mps_cut(card: str) -> MpsCut:
 
 
 def _geometry(card: str) -> GpuModel:
-    return _read(card if card in gpu_model_names() else GEOMETRY)
+    return _read(card if card in gpu_model_names() else DEFAULT_CARD)
 
 
 @cache
-def _of(cut: Cut | MpsCut) -> GpuModel:
-    return cut.model if isinstance(cut, Cut) else cut.model_on(_geometry(cut.card))
+def _of(cut: CpuCut | MpsCut) -> GpuModel:
+    return cut.model_on(_geometry(cut.geometry))
 
 
 @cache

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from executor.cpu.cut import PERIOD_S
 from executor.cpu.shares import Shares
+from executor.cuts import PERIOD_S
 from executor.folders import Files
 from executor.processes import PROC
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from executor.catalogue import gpu_model
 from executor.cpu.cgroups import NoSharesError, cgroup_shares
-from executor.cpu.cut import Cut
 from executor.cpu.duty import duty_shares
 from executor.cpu.shares import Shares
+from executor.cuts import CpuCut
 from executor.errors import GpuError, NoGpuError
 from executor.folders import Files, FolderGpu
 from executor.gpu import GpuInstance
@@ -45,7 +46,7 @@ def find_shares(found: Ways, name: str) -> tuple[Shares, tuple[str, ...]]:
     raise NoGpuError(f"no shares of this machine's CPU can be had: {'; '.join(reasons)}")
 
 
-def standing_cuts(state: Path, found: Ways | None = None) -> tuple[Cut, ...]:
+def standing_cuts(state: Path, found: Ways | None = None) -> tuple[CpuCut, ...]:
     """The cuts of which something stands for this state folder, by name: those of a controller that was killed, too.
 
     Raises:
@@ -54,7 +55,7 @@ def standing_cuts(state: Path, found: Ways | None = None) -> tuple[Cut, ...]:
     prefix = f"{_own_name(state)}-"
     shares, _ = find_shares(found or ways(state), prefix.removesuffix("-"))
     names = shares.files.folders(shares.folder.parent)
-    cuts = (Cut.named(name.removeprefix(prefix)) for name in names if name.startswith(prefix))
+    cuts = (CpuCut.named(name.removeprefix(prefix)) for name in names if name.startswith(prefix))
     return tuple(cut for cut in cuts if cut is not None)
 
 
@@ -75,7 +76,7 @@ class CpuGpu(FolderGpu):
     kept_as = "shares of the CPU"
     uuid_prefix = "MIG-CPU-"
 
-    def __init__(self, cut: Cut, state: Path, found: Ways | None = None) -> None:
+    def __init__(self, cut: CpuCut, state: Path, found: Ways | None = None) -> None:
         """The CPU, cut; nothing is changed.
 
         Raises:
@@ -103,7 +104,7 @@ class CpuGpu(FolderGpu):
     @property
     def model(self) -> GpuModel:
         """What the CPU is cut into."""
-        return self.cut.model
+        return gpu_model(self.cut.name)
 
     @property
     def label(self) -> str:

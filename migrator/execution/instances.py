@@ -33,7 +33,7 @@ from migrator.execution.planning import (
     with_ends,
     without_retrainings,
 )
-from migrator.execution.posing import posed, state_of
+from migrator.execution.posing import Starts, posed, state_of
 from migrator.execution.requests import Queues
 from migrator.execution.seams import (
     Asked,
@@ -51,7 +51,6 @@ from migrator.execution.seams import (
     Replanning,
     Trained,
 )
-from migrator.execution.starts import Starts
 from migrator.log.records import Kept
 from migrator.log.trouble import Blind
 from migrator.setting import Setting

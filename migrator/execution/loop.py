@@ -19,8 +19,7 @@ from forecaster.forecast import Forecast
 from migrator.execution import events
 from migrator.execution.ahead import begun_s, expected_opening
 from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe
-from migrator.execution.models import last_trained
-from migrator.execution.outlook import outlooks
+from migrator.execution.models import last_trained, outlooks
 from migrator.execution.parts import Parts
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.requests import Ledger

@@ -24,9 +24,8 @@ from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.problem import Problem
-from workloads.drift import accuracy_at_start
 from workloads.serving.requests import Dispatch, QueueState
-from workloads.tenants import Tenant
+from workloads.tenants import Tenant, accuracy_at_start
 from workloads.traffic.luck import ServiceJitter, service_jitter
 
 

@@ -22,8 +22,7 @@ from migrator.estimates import Estimate
 from migrator.execution import events
 from migrator.execution.ahead import Seen, begun_s, fallen
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
-from migrator.execution.models import TabledModels, last_trained
-from migrator.execution.outlook import outlooks, unseen, windows_ahead
+from migrator.execution.models import TabledModels, last_trained, outlooks, unseen, windows_ahead
 from migrator.execution.posing import estimates_in, later, plan_from_step_of, posed
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog

@@ -13,8 +13,8 @@ from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Scor
 from migrator.console import escape
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
-from migrator.views.assumed import assumed_lines
 from migrator.views.palette import shown
+from migrator.views.sentences import assumed_lines
 
 _HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 
