@@ -34,7 +34,6 @@ from executor.errors import (
 )
 from executor.folders import Files, FolderGpu
 from executor.gpu import GpuInstance
-from executor.mig import GpuModel
 from executor.opening import card_facts
 from executor.processes import MpsDaemon, born, mps_daemons, process, started_with
 
@@ -55,6 +54,8 @@ class MpsGpu(FolderGpu):
     when it is about to make its first instance.
 
     Attributes:
+        uuid: Of this cut of the GPU, so that its records are not those of MIG instances on it.
+        files: Plain ones, which outlive a reboot, too.
         cut: How the GPU is cut.
         daemon: Through which the instances' processes compute.
     """
@@ -72,40 +73,20 @@ class MpsGpu(FolderGpu):
             UnknownGpuModelError: It cannot be cut so.
         """
         super().__init__(index)
-        self.cut, self._model = cut, gpu_model(cut.name)
+        self.cut, self.model = cut, gpu_model(cut.name)
         facts = card_facts(index)
         _require_shareable(facts, index)
         _require_card(facts, index, cut)
-        self._card_uuid, self._memory_mib = facts.uuid, facts.memory_mib
+        self.uuid, self._memory_mib = f"{facts.uuid}-{cut.name}", facts.memory_mib
         own = hashlib.sha256(facts.uuid.encode()).hexdigest()[:12]
         base = state.resolve() / f"mps-{own}"
-        self._folder_of_all, self._files = base / "shares", Files()
+        self.folder, self.files = base / "shares", Files()
         self.daemon = Daemon(base, facts.uuid, beside_others=beside_others)
-
-    @property
-    def uuid(self) -> str:
-        """Of this cut of the GPU, so that its records are not those of MIG instances on it."""
-        return f"{self._card_uuid}-{self.cut.name}"
-
-    @property
-    def model(self) -> GpuModel:
-        """What the GPU is cut into."""
-        return self._model
 
     @property
     def label(self) -> str:
         """What this is, in a few words, for reports."""
         return f"{NO_ISOLATION}: {self.cut.slices} shares of the SMs of {self.cut.card}"
-
-    @property
-    def folder(self) -> Path:
-        """Beside those of the daemon."""
-        return self._folder_of_all
-
-    @property
-    def files(self) -> Files:
-        """Plain ones, which outlive a reboot, too."""
-        return self._files
 
     def environment(self, gi_uuid: str) -> Mapping[str, str]:
         """What makes a process a client of our daemon, which answers now, with the instance's limits.

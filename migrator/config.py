@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -70,6 +71,19 @@ def _without_percent(load: float) -> float:
 Load = Annotated[Positive, AfterValidator(_without_percent)]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+
+
+def _either(needed: str) -> WrapValidator:
+    """Says in one sentence what a key may be that takes values of two kinds."""
+
+    def validated(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(needed) from None
+
+    return WrapValidator(validated)
+
 
 MAX_STEPS = 100_000
 """Steps of a window, and steps of history; a run of 200 s windows has 200."""
@@ -327,19 +341,13 @@ class PlannerConfig(Section):
     switch_s: NonNegative | None = None
     planning_s: NonNegative | None = None
     replanning_s: NonNegative | None = None
-    replan_every_s: Positive | Literal["never"] | None = None
+    replan_every_s: Annotated[
+        Positive | Literal["never"] | None, _either("a number of seconds above 0, or 'never', is needed")
+    ] = None
     replan_schedules: Count = 100
     burst_floor: bool = False
     risk: Fraction = 0.0
     floor_costs_at_most: Annotated[float, Field(ge=0, le=100)] = FLOOR_COSTS_AT_MOST
-
-    @field_validator("replan_every_s", mode="wrap")
-    @classmethod
-    def _says_how_often(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return handler(value)
-        except ValidationError:
-            raise ValueError("a number of seconds above 0, or 'never', is needed") from None
 
 
 class EstimatesConfig(Section):
@@ -391,7 +399,9 @@ class SimulationConfig(Section):
     """
 
     start_jitter: Sigma = 0.0
-    service_jitter: Sigma | Literal["measured"] = 0.0
+    service_jitter: Annotated[
+        Sigma | Literal["measured"], _either("a number from 0 to 10, or 'measured', is needed")
+    ] = 0.0
     interference: Annotated[float, Field(ge=0, le=10)] = 1.0
     driver: DriverFaultsConfig = DriverFaultsConfig()
     others: Annotated[list[OthersInstanceConfig], Field(max_length=100)] = []
@@ -400,14 +410,6 @@ class SimulationConfig(Section):
     def has_faults(self) -> bool:
         """Whether the GPU does anything but what it is asked to."""
         return self.driver.error_share > 0 or self.driver.in_use_share > 0 or bool(self.others)
-
-    @field_validator("service_jitter", mode="wrap")
-    @classmethod
-    def _says_both_that_are_allowed(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return handler(value)
-        except ValidationError:
-            raise ValueError("a number from 0 to 10, or 'measured', is needed") from None
 
 
 class FrontDoorConfig(Section):
@@ -607,7 +609,7 @@ def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: obj
         data.setdefault("load_windows", own_windows)
     data.update({key: value for key, value in overrides.items() if value is not None})
     origin = f"{path} with {', '.join(assignments)}" if assignments else str(path)
-    return _with_absolute_paths(validate_config(data, origin), path.parent)
+    return _with_paths(validate_config(data, origin), lambda text: os.path.realpath(path.parent / text))
 
 
 def load_doubts(load: float | None) -> tuple[str, ...]:
@@ -646,26 +648,25 @@ def _is_branch_tag(part: str) -> bool:
     }
 
 
-def _with_absolute_paths(config: Config, folder: Path) -> Config:
-    def absolute(text: str) -> str:
-        return os.path.realpath(folder / text)
+def _with_paths(config: Config, changed: Callable[[str], str]) -> Config:
+    """The config with every file and folder that it names changed; shipped traces are no files."""
 
-    def localised(tenant: TenantConfig) -> TenantConfig:
+    def of_tenant(tenant: TenantConfig) -> TenantConfig:
         trace, learning = tenant.arrivals.trace, tenant.learning
-        changed: dict[str, Section] = {}
+        update: dict[str, Section] = {}
         if trace is not None and trace not in SHIPPED_TRACES:
-            changed["arrivals"] = tenant.arrivals.model_copy(update={"trace": absolute(trace)})
+            update["arrivals"] = tenant.arrivals.model_copy(update={"trace": changed(trace)})
         if learning is not None and learning.folder is not None:
-            changed["learning"] = learning.model_copy(update={"folder": absolute(learning.folder)})
-        return tenant.model_copy(update=changed)
+            update["learning"] = learning.model_copy(update={"folder": changed(learning.folder)})
+        return tenant.model_copy(update=update)
 
-    update: dict[str, object] = {"tenants": [localised(tenant) for tenant in config.tenants]}
+    update: dict[str, object] = {"tenants": [of_tenant(tenant) for tenant in config.tenants]}
     if config.profiles is not None:
-        update["profiles"] = absolute(config.profiles)
+        update["profiles"] = changed(config.profiles)
     if config.forecast.model is not None:
-        update["forecast"] = config.forecast.model_copy(update={"model": absolute(config.forecast.model)})
+        update["forecast"] = config.forecast.model_copy(update={"model": changed(config.forecast.model)})
     if config.front_door is not None:
-        files = {name: absolute(file) for name, file in config.front_door.tokens.items()}
+        files = {name: changed(file) for name, file in config.front_door.tokens.items()}
         update["front_door"] = config.front_door.model_copy(update={"tokens": files})
     return config.model_copy(update=update)
 
@@ -675,23 +676,11 @@ def config_yaml(config: Config, folder: Path | None = None) -> str:
 
     File names are relative to ``folder``, where it is to lie; as they are without one.
     """
-
-    def relative(text: str) -> str:
-        return text if folder is None or text in SHIPPED_TRACES else os.path.relpath(text, folder.resolve())
-
+    if folder is not None:
+        begin = folder.resolve()
+        config = _with_paths(config, lambda text: os.path.relpath(text, begin))
     data = config.model_dump(mode="json")
-    for tenant in data["tenants"]:
-        if tenant["arrivals"]["trace"] is not None:
-            tenant["arrivals"]["trace"] = relative(tenant["arrivals"]["trace"])
-        if (tenant["learning"] or {}).get("folder") is not None:
-            tenant["learning"]["folder"] = relative(tenant["learning"]["folder"])
-    if data["profiles"] is not None:
-        data["profiles"] = relative(data["profiles"])
     # Runs without a model have the same config, and log, as before there were any.
     if data["forecast"]["model"] is None:
         del data["forecast"]["model"]
-    else:
-        data["forecast"]["model"] = relative(data["forecast"]["model"])
-    if data["front_door"] is not None:
-        data["front_door"]["tokens"] = {name: relative(file) for name, file in data["front_door"]["tokens"].items()}
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

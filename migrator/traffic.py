@@ -91,7 +91,11 @@ class Hindsight:
 
 
 class RecordedTraffic:
-    """Requests drawn from traces before the run, each with its luck; a run sees those up to now."""
+    """Requests drawn from traces before the run, each with its luck; a run sees those up to now.
+
+    Attributes:
+        origins: Where each tenant's requests come from.
+    """
 
     def __init__(
         self, tenants: Sequence[Tenant], arrivals: Sequence[Arrivals], loads: Sequence[float], seed: int
@@ -102,7 +106,7 @@ class RecordedTraffic:
         )
         self._counts = tuple(np.concatenate([own.history_counts, own.counts]) for own in arrivals)
         self._history_s = tuple(own.history_counts.size for own in arrivals)
-        self._origins = tuple(
+        self.origins = tuple(
             Origin(
                 own.source,
                 own.scale,
@@ -116,11 +120,6 @@ class RecordedTraffic:
             )
             for own, load in zip(arrivals, loads, strict=True)
         )
-
-    @property
-    def origins(self) -> tuple[Origin, ...]:
-        """Where each tenant's requests come from."""
-        return self._origins
 
     @property
     def hindsight(self) -> Hindsight:

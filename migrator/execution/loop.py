@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from executor.gpu import LOOK_EVERY_S
 from executor.mig import Layout, OwnedLayout
 from forecaster.forecast import Forecast
+from migrator.config import Config, config_yaml
 from migrator.execution import events
 from migrator.execution.ahead import begun_s, expected_opening
 from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe
@@ -27,7 +30,7 @@ from migrator.execution.rolling import Rolling
 from migrator.execution.seams import Asked, Failed, Happened, Lost, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
-from migrator.log.runlog import RunLog
+from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.log.trouble import Blind
 from migrator.setting import Setting
 from planner.plan import MigPlan
@@ -386,6 +389,15 @@ class Loop:
     def _note(self, record: Record, wall: Wall | None = None) -> int:
         assert self._log is not None
         return self._log.append(record, self._parts.clock.now_s, wall)
+
+
+def log_of(run: Loop, config: Config) -> ReadLog:
+    """The log of a run that is carried out now, and kept nowhere."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        with RunLog(path, config_yaml(config)) as log:
+            run.carry_out(log)
+        return read_log(path)
 
 
 def _replan_every_s(setting: Setting, policy: AnyPolicy) -> float | None:

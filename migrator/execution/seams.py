@@ -8,6 +8,7 @@ come.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -274,3 +275,31 @@ class Sharing(Protocol):
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """By tenant what could have been served in each second of a window, where instances do not show it."""
         ...
+
+
+class WithoutInstances:
+    """What is the same in every :class:`Sharing` of a simulated GPU that has no instances.
+
+    Attributes:
+        layout: Always ``None``.
+    """
+
+    layout: OwnedLayout[Owner] | None = None
+
+    @property
+    def known_s(self) -> float:
+        """All is known: the GPU is simulated."""
+        return math.inf
+
+    def plan(self, opening: Opening, forecast: Forecast) -> None:
+        """Nothing yet: it is decided from moment to moment."""
+
+    def replan(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+    ) -> Sequence[Replanning | Replanned]:
+        """Never: there is no plan."""
+        del seen, forecast_from, asked, note
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way elsewhere."""

@@ -169,7 +169,7 @@ def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextMan
 
 
 def mps_bench(gpu: MpsGpu) -> Bench:
-    files = gpu._files = Faulty(gpu.files)
+    files = gpu.files = Faulty(gpu.files)
 
     @contextmanager
     def client_in(gpu_instance: GpuInstance) -> Iterator[None]:

@@ -323,7 +323,7 @@ class MpsWorld(FolderWorld):
     def __init__(self, standin: MpsStandIn, card: str) -> None:
         gpu, truth = (MpsGpu(mps_cut(card), 0, standin.state) for _ in range(2))
         super().__init__(gpu, truth)
-        gpu._files = self.files
+        gpu.files = self.files
 
     def _marks(self, gi_id: int) -> list[Path]:
         (found,) = (item for item in self.standing() if item.gi_id == gi_id)
