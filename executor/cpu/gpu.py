@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from executor.catalogue import gpu_model
-from executor.cpu.cgroups import NoSharesError, cgroup_shares
 from executor.cpu.duty import duty_shares
-from executor.cpu.shares import Shares
+from executor.cpu.shares import NoSharesError, Shares, cgroup_shares
 from executor.cuts import CpuCut
 from executor.errors import GpuError, NoGpuError
 from executor.folders import FolderGpu

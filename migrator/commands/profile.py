@@ -35,8 +35,7 @@ from migrator.console import escape, note, output, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.execution.real import RealGpu
 from migrator.outputs import require_writable, write_output
-from migrator.profiling.record import Figures, Record, Stretch, View
-from migrator.profiling.rows import Figure, failures, figures, measured_start, rows
+from migrator.profiling.record import Figure, Figures, Record, Stretch, View, failures, figures, measured_start, rows
 from migrator.profiling.stages import Asked, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
 from workloads.profiles.table import parse_profiles, text_of

@@ -476,26 +476,20 @@ def ready(window: int, started: Started, happening: Ready) -> records.Ready:
     )
 
 
-def finished(trained: Trained, accuracy: float) -> records.Finished:
-    """A retraining that ended; the model answers with this accuracy from then on."""
-    return records.Finished(**_trained(trained, accuracy))
-
-
-def checkpoint(trained: Trained, accuracy: float, part: float) -> records.Checkpoint:
-    """A retraining has done ``part`` of its work, and its weights answer with this accuracy from then on."""
-    return records.Checkpoint(**_trained(trained, accuracy), part=part)
-
-
-def _trained(trained: Trained, accuracy: float) -> dict[str, Any]:
-    return {
-        "window": trained.window,
-        "instance": trained.instance_id,
-        "tenant": trained.tenant,
-        "finish_s": _moment(trained.at_s),
+def trained(ended: Trained, accuracy: float) -> records.Finished:
+    """A retraining that ended, or came to a checkpoint; its weights answer with this accuracy from then on."""
+    common: dict[str, Any] = {
+        "window": ended.window,
+        "instance": ended.instance_id,
+        "tenant": ended.tenant,
+        "finish_s": _moment(ended.at_s),
         "accuracy": accuracy,
-        "option": None if trained.option == FULL else trained.option,
-        **trained.facts,
+        "option": None if ended.option == FULL else ended.option,
+        **ended.facts,
     }
+    return (
+        records.Finished(**common) if ended.checkpoint is None else records.Checkpoint(**common, part=ended.checkpoint)
+    )
 
 
 def failed(window: int, started: Started, at_s: float, reason: str) -> records.Failed:

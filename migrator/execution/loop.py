@@ -307,12 +307,10 @@ class Loop:
                 accuracy = self._models.trained(
                     happened.tenant, happened.window, happened.at_s, happened.option, happened.checkpoint
                 )
-                if happened.checkpoint is not None:
-                    self._note(events.checkpoint(happened, accuracy, happened.checkpoint))
-                    return
-                self._trained.add((happened.tenant, happened.window))
-                self._note(events.finished(happened, accuracy))
-                self._rolling.trained(happened)
+                self._note(events.trained(happened, accuracy))
+                if happened.checkpoint is None:
+                    self._trained.add((happened.tenant, happened.window))
+                    self._rolling.trained(happened)
             case Lost():
                 requests = self._traffic.requests(self._served_s)[happened.tenant_index]
                 self._ledger.lose(happened.tenant_index, requests, happened.outcomes)

@@ -79,8 +79,7 @@ class TabledModels:
     @property
     def timelines(self) -> list[AccuracyTimeline]:
         """Each tenant's accuracy so far."""
-        ordered = (sorted(own.items()) for own in self._accuracies)
-        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+        return list(map(AccuracyTimeline.of, self._accuracies))
 
     @property
     def estimates(self) -> None:

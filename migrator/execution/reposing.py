@@ -311,10 +311,7 @@ class _Retold:
     @property
     def _timelines(self) -> list[AccuracyTimeline]:
         """Each tenant's accuracy so far."""
-        if not self._is_live:
-            return self._models.timelines
-        ordered = (sorted(own.items()) for own in self._measured)
-        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+        return list(map(AccuracyTimeline.of, self._measured)) if self._is_live else self._models.timelines
 
     def _outlook(self, window: int, index: int, timeline: AccuracyTimeline, in_time: float) -> records.Outlook:
         """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""

@@ -12,9 +12,8 @@ from rich.table import Table
 from migrator.console import escape
 from migrator.log.live import BECAME, LiveFacts
 from migrator.log.records import Cause, RunStarted, Scale, Tenant
-from migrator.log.replans import Replans
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
-from migrator.log.trouble import Trouble
+from migrator.log.trouble import Replans, Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
 from migrator.views.fitted import fitted, left_out_text
 from migrator.views.sentences import assumed_lines, floors_in_words, surprise_lines

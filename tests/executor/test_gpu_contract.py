@@ -25,12 +25,11 @@ from executor.errors import (
 )
 from executor.folders import FolderGpu
 from executor.gpu import Gpu, GpuInstance, PartialChangeError
-from executor.mig import GpuModel, Layout, Placement
+from executor.mig import Destroy, GpuModel, Layout, Placement, transition
 from executor.mps import MpsGpu
 from executor.nvml import NvmlGpu
 from executor.sim import Faults, SimGpu
 from executor.smi import SmiGpu
-from executor.transition import Destroy, transition
 from tests.executor.cpu.kernel import Faulty, Kernel, never
 from tests.executor.cpu.real import in_share, real_way
 from tests.executor.mps.card import real_mps_gpu

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.cpu.cgroups import NoSharesError
 from executor.cpu.gpu import CpuGpu, find_shares, standing_cuts, ways
-from executor.cpu.shares import Shares
+from executor.cpu.shares import NoSharesError, Shares
 from executor.cuts import CpuCut
 from executor.errors import (
     InstanceNotFoundError,

@@ -14,7 +14,7 @@ import pytest
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from executor.cuts import CpuCut
 from migrator.commands import profile as command
-from migrator.profiling.rows import Figure
+from migrator.profiling.record import Figure
 from migrator.profiling.stages import Load, Stage
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
