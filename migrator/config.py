@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -456,81 +456,69 @@ class Config(Section):
         return tenants
 
     @model_validator(mode="after")
-    def _tokens_are_of_tenants(self) -> Config:
+    def _parts_go_together(self) -> Config:
+        for objections in (self._of_tenants(), self._of_gpu(), self._of_steps(), self._of_planning()):
+            for objection in objections:
+                raise ValueError(objection)
+        return self
+
+    def _of_tenants(self) -> Iterator[str]:
+        """What is wrong with who learns, and who has tokens."""
         names = [tenant.name for tenant in self.tenants]
         for name in self.front_door.tokens if self.front_door is not None else ():
             if name not in names:
-                raise ValueError(f"front_door.tokens.{name}: there is no such tenant; there is: {', '.join(names)}")
-        return self
-
-    @model_validator(mode="after")
-    def _all_learn_or_none(self) -> Config:
+                yield f"front_door.tokens.{name}: there is no such tenant; there is: {', '.join(names)}"
         without = [tenant.name for tenant in self.tenants if tenant.learning is None]
         if 0 < len(without) < len(self.tenants):
-            raise ValueError(f"tenants.{without[0]}: has no 'learning', and others have; all are real, or none is")
-        return self
-
-    @model_validator(mode="after")
-    def _live_plans_know_no_checkpoints(self) -> Config:
+            yield f"tenants.{without[0]}: has no 'learning', and others have; all are real, or none is"
         if self.is_live and self.retraining.checkpoints:
-            raise ValueError(
+            yield (
                 "retraining.checkpoints: plans of real workers do not know them; none, or gpu.backend sim, is "
                 "needed (learning.checkpoints says when weights are kept)"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _tenants_have_a_slice_each(self) -> Config:
-        n_slices = gpu_model(self.gpu.model).compute_slices
+    def _of_gpu(self) -> Iterator[str]:
+        """What the GPU has no room for, or does not have."""
+        gpu = gpu_model(self.gpu.model)
+        n_slices = gpu.compute_slices
         if len(self.tenants) > n_slices:
-            raise ValueError(
+            yield (
                 f"tenants: {len(self.tenants)} given; at most {n_slices} can share {self.gpu.model}, which has "
                 f"{n_slices} compute slices"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _others_instances_are_the_gpus_own(self) -> Config:
-        gpu = gpu_model(self.gpu.model)
         for number, other in enumerate(self.simulation.others):
             try:
                 gpu.placement(other.placement)
             except ExecutorError as error:
-                raise ValueError(f"simulation.others.{number}.placement: {error}") from None
-        return self
+                yield f"simulation.others.{number}.placement: {error}"
 
-    @model_validator(mode="after")
-    def _times_are_whole_steps(self) -> Config:
-        for key in ("window_s", "forecast.history_s"):
-            seconds = self.window_s if key == "window_s" else self.forecast.history_s
+    def _of_steps(self) -> Iterator[str]:
+        """Which times are no whole steps or seconds, or too long."""
+        for key, seconds in (("window_s", self.window_s), ("forecast.history_s", self.forecast.history_s)):
             n_steps = seconds / self.step_s
             if abs(n_steps - round(n_steps)) > 1e-6 or round(n_steps) < 1:
-                raise ValueError(f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed")
+                yield f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed"
             if n_steps > MAX_STEPS:
-                raise ValueError(f"{key} is {seconds:g}; at most {MAX_STEPS} steps of {self.step_s:g} s are allowed")
+                yield f"{key} is {seconds:g}; at most {MAX_STEPS} steps of {self.step_s:g} s are allowed"
         for key, windows in (("windows", self.windows), ("load_windows", self.n_load_windows)):
             if windows * self.window_s > MAX_RUN_S:
-                raise ValueError(
-                    f"{key} is {windows}; a run may last {MAX_RUN_S} s, with windows of {self.window_s:g} s"
-                )
+                yield f"{key} is {windows}; a run may last {MAX_RUN_S} s, with windows of {self.window_s:g} s"
         if self.window_s != round(self.window_s):
-            raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
-        every_s = self.replan_every_s
+            yield f"window_s is {self.window_s:g}; whole seconds are needed"
+
+    def _of_planning(self) -> Iterator[str]:
+        """Why a window leaves no time to plan, or a step none to plan anew."""
+        every_s, is_one = self.replan_every_s, self.windows == 1
         if every_s is not None and every_s < self.step_s:
-            raise ValueError(
-                f"planner.replan_every_s is {every_s:g}; at least step_s ({self.step_s:g}), or 'never', is needed"
-            )
-        if self.windows > 1 and math.ceil(self.planning_s / self.step_s - 1e-9) >= self.n_steps:
+            yield f"planner.replan_every_s is {every_s:g}; at least step_s ({self.step_s:g}), or 'never', is needed"
+        if not is_one and math.ceil(self.planning_s / self.step_s - 1e-9) >= self.n_steps:
             given = "is" if self.planner.planning_s is not None else "is not given, so that it is"
-            raise ValueError(
-                f"planner.planning_s {given} {self.planning_s:g}; it must leave a step of window_s to plan"
-            )
-        if self.windows > 1 and self.planning_steps >= self.n_steps:
-            raise ValueError(
+            yield f"planner.planning_s {given} {self.planning_s:g}; it must leave a step of window_s to plan"
+        if not is_one and self.planning_steps >= self.n_steps:
+            yield (
                 f"estimates.delay_s is {self.estimates.delay_s:g}; with planner.planning_s "
                 f"({self.planning_s:g}) it must leave a step of window_s to plan"
             )
-        return self
 
     @property
     def is_live(self) -> bool:

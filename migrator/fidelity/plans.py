@@ -27,10 +27,11 @@ from migrator.traffic import RecordedTraffic
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.problem import Owner, Problem, Task
+from workloads.serving.tally import Added
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(Added):
     """What a plan says of some tenants in a window, and what came of it; requests, and goodput with weights.
 
     Attributes:
@@ -46,15 +47,6 @@ class Promise:
     achieved_goodput: float = 0.0
     expected_lost: float = 0.0
     achieved_lost: float = 0.0
-
-    def __add__(self, other: Promise) -> Promise:
-        return Promise(
-            self.arrivals + other.arrivals,
-            self.expected_goodput + other.expected_goodput,
-            self.achieved_goodput + other.achieved_goodput,
-            self.expected_lost + other.expected_lost,
-            self.achieved_lost + other.achieved_lost,
-        )
 
     @property
     def goodput_excess(self) -> float:
