@@ -34,7 +34,6 @@ class Expert(Protocol):
     @property
     def name(self) -> str:
         """As logs name it."""
-        ...
 
     def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
         """Quantiles at those leads of each origin; those of an origin depend on the steps before it alone.
@@ -42,7 +41,6 @@ class Expert(Protocol):
         Shapes: history ``(T, n)`` without gaps, origins ``(K,)`` ascending in [1, T], leads ``(J,)`` ascending →
         ``(K, L, J, n)``, ascending along L, ≥ 0; it may be read-only.
         """
-        ...
 
 
 def group_of(leads: IntArray) -> IntArray:

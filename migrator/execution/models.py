@@ -27,26 +27,21 @@ class Models(Protocol):
     @property
     def timelines(self) -> list[AccuracyTimeline]:
         """Each tenant's accuracy so far."""
-        ...
 
     @property
     def estimates(self) -> Sequence[Estimate] | None:
         """Of the window that was opened last, what was estimated of its retrainings by tenant; ``None``: by config."""
-        ...
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, by tenant, once that is known."""
-        ...
 
     def opened(self, window: int) -> tuple[float, ...] | None:
         """As :meth:`open`; ``None`` where it is still being measured, to be asked again."""
-        ...
 
     def trained(
         self, tenant: str, window: int, at_s: float, option: str = FULL, checkpoint: float | None = None
     ) -> float:
         """What the model gives from now on that was retrained in ``window``, or up to a checkpoint of that."""
-        ...
 
 
 @dataclass(slots=True)

@@ -52,7 +52,6 @@ class Shown(Protocol):
     @property
     def now_s(self) -> float:
         """Seconds since the first window began."""
-        ...
 
 
 class Queued(Protocol):
@@ -61,7 +60,6 @@ class Queued(Protocol):
     @property
     def states(self) -> Sequence[QueueState]:
         """How the requests of each tenant stand."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
