@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel, Profile, Variant
@@ -17,33 +17,8 @@ _ALIKE = 0.1
 """Cards whose memory differs by a larger share are different ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverProfile:
-    """A GPU instance profile in a driver's words.
-
-    Attributes:
-        name: Short name, without ``MIG``.
-        gi_profile_id: Its id.
-        compute_slices: Slices of an instance; ``sliceCount``.
-        max_instances: How many fit on an empty GPU; ``instanceCount``.
-        sm_count: Streaming multiprocessors.
-        memory_gib: Usable memory.
-        starts: Possible starts, ascending.
-        memory_slices: Size of a placement.
-    """
-
-    name: str
-    gi_profile_id: int
-    compute_slices: int
-    max_instances: int
-    sm_count: int
-    memory_gib: float
-    starts: tuple[int, ...]
-    memory_slices: int
-
-
-def discovered_model(title: str, profiles: Sequence[DriverProfile]) -> GpuModel:
-    """The GPU that its driver calls ``title`` and describes by ``profiles``.
+def discovered_model(title: str, profiles: Sequence[Profile]) -> GpuModel:
+    """The GPU that its driver calls ``title`` and describes by ``profiles``, which say no variant and no times.
 
     It has the catalogue's name if the catalogue has a GPU with the same profile names and placements and a like title,
     else a name made of its title.
@@ -56,17 +31,12 @@ def discovered_model(title: str, profiles: Sequence[DriverProfile]) -> GpuModel:
         compute_slices=max((item.compute_slices for item in profiles), default=0),
         memory_slices=max((start + item.memory_slices for item in profiles for start in item.starts), default=0),
         profiles=tuple(
-            Profile(
-                name=item.name,
-                compute_slices=item.compute_slices,
-                memory_slices=item.memory_slices,
-                starts=item.starts,
-                gi_profile_id=item.gi_profile_id,
-                max_instances=item.max_instances,
+            replace(
+                item,
                 variant=_variant(item, profiles),
-                memory_gib=round(item.memory_gib, 2),
-                sm_count=item.sm_count,
-                **({} if item.name not in times else _times(times[item.name])),
+                memory_gib=None if item.memory_gib is None else round(item.memory_gib, 2),
+                create_s=times.get(item.name, item).create_s,
+                destroy_s=times.get(item.name, item).destroy_s,
             )
             for item in sorted(profiles, key=lambda item: (item.compute_slices, item.memory_slices, item.name))
         ),
@@ -102,11 +72,7 @@ def disagreements(model: GpuModel) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _times(profile: Profile) -> dict[str, float]:
-    return {"create_s": profile.create_s, "destroy_s": profile.destroy_s}
-
-
-def _catalogued(title: str, profiles: Sequence[DriverProfile]) -> GpuModel | None:
+def _catalogued(title: str, profiles: Sequence[Profile]) -> GpuModel | None:
     """The catalogue's GPU of this chip with these standard profiles at these starts; of several the most alike.
 
     Cards of different chips share profile names and placements: an A100 and an H100 of 80 GB do.
@@ -141,7 +107,7 @@ def _slug(title: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", title.lower().removeprefix("nvidia ")))
 
 
-def _variant(own: DriverProfile, profiles: Sequence[DriverProfile]) -> Variant:
+def _variant(own: Profile, profiles: Sequence[Profile]) -> Variant:
     _, _, suffix = own.name.replace("-me", "+-me").partition("+")
     match suffix:
         case "":

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 from executor.errors import (
     DriverError,
@@ -60,15 +60,22 @@ class DriverGpu(ABC):
     """A ``Gpu`` over a driver's calls; a context that lets go of the driver at its end.
 
     Attributes:
+        index: The GPU's number, as in ``nvidia-smi -i``.
+        backend: By what it is driven.
+        uuid: Of the GPU itself: it stays the same when numbers change.
+        model: What the driver says that the GPU can be cut into.
         keeps_mig_mode: Whether MIG mode is on, too, after the next reset: it is, unless that is asked for.
         is_entered_warm: Whether a process enters an instance once it has loaded everything, not as it starts.
     """
 
+    backend: ClassVar[str]
+    uuid: str
+    model: GpuModel
     keeps_mig_mode = True
     is_entered_warm = False
 
     def __init__(self, index: int) -> None:
-        self._index = index
+        self.index = index
 
     def __enter__(self) -> Self:
         return self
@@ -77,29 +84,9 @@ class DriverGpu(ABC):
         self.close()
 
     @property
-    def index(self) -> int:
-        """The GPU's number, as in ``nvidia-smi -i``."""
-        return self._index
-
-    @property
-    @abstractmethod
-    def backend(self) -> str:
-        """By what it is driven."""
-
-    @property
-    @abstractmethod
-    def uuid(self) -> str:
-        """Of the GPU itself: it stays the same when numbers change."""
-
-    @property
     def boot(self) -> str | None:
         """What the GPU's instances do not outlive: the machine's boot, as far as it is known."""
         return boot_id()
-
-    @property
-    @abstractmethod
-    def model(self) -> GpuModel:
-        """What the driver says that the GPU can be cut into."""
 
     def environment(self, gi_uuid: str) -> Mapping[str, str]:
         """What a process needs in its environment, before CUDA starts in it, to compute in the instance.
@@ -150,7 +137,7 @@ class DriverGpu(ABC):
         """
         if placement not in self._own_placements:
             raise InvalidArgumentError(
-                f"Unable to create a GPU instance on GPU {self._index:>2} using profile "
+                f"Unable to create a GPU instance on GPU {self.index:>2} using profile "
                 f"{placement.profile.gi_profile_id}: Invalid Argument ({self.model.name} has no placement {placement})"
             )
         own = self.model.placement(str(placement))
@@ -246,7 +233,7 @@ class DriverGpu(ABC):
     def _standing(self, gi_id: int) -> GpuInstance:
         found = next((item for item in self.instances() if item.gi_id == gi_id), None)
         if found is None:
-            raise InstanceNotFoundError(f"there is no GPU instance ID {gi_id:>2} on GPU {self._index:>2}: Not Found")
+            raise InstanceNotFoundError(f"there is no GPU instance ID {gi_id:>2} on GPU {self.index:>2}: Not Found")
         return found
 
     def _undo_creation(self, placement: Placement, before: set[int], error: GpuError) -> None:

@@ -72,10 +72,14 @@ class FolderGpu(DriverGpu):
     Attributes:
         kept_as: What its instances are, for messages.
         uuid_prefix: UUIDs begin with this: like those of MIG devices, but not to be taken for one.
+        folder: Where the instances are.
+        files: How they are changed.
     """
 
     kept_as: ClassVar[str]
     uuid_prefix: ClassVar[str]
+    folder: Path
+    files: Files
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
@@ -85,16 +89,6 @@ class FolderGpu(DriverGpu):
     def boot(self) -> str | None:
         """Always the same: folders on a disk outlive every boot."""
         return "any"
-
-    @property
-    @abstractmethod
-    def folder(self) -> Path:
-        """Where the instances are."""
-
-    @property
-    @abstractmethod
-    def files(self) -> Files:
-        """How they are changed."""
 
     def instances(self) -> tuple[GpuInstance, ...]:
         """All instances of this cut that stand, sorted by placement; folders named otherwise are no instances.

@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from executor.errors import ExecutorError, OtherControllerError
+from executor.files import fields_in, is_torn, summed, sync_folder
 from executor.gpu import GpuInstance
 from executor.mig import Layout, Placement
 from executor.processes import holder_of_lock
-from executor.summed import fields_in, is_torn, summed
-from executor.whole_file import sync_folder
 
 Verb = Literal["create", "destroy", "repair"]
 

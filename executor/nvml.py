@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from executor.discovery import DriverProfile, discovered_model
+from executor.discovery import discovered_model
 from executor.driver import CardFacts, DriverFacts, DriverGpu, no_such_gpu, not_in_mig_mode
 from executor.errors import (
     DriverError,
@@ -56,6 +56,7 @@ class NvmlGpu(DriverGpu):
 
     Attributes:
         backend: Always ``nvml``.
+        uuid: Read once, when the GPU is opened; and so is ``model``.
     """
 
     backend = "nvml"
@@ -73,8 +74,8 @@ class NvmlGpu(DriverGpu):
         _open_session()
         try:
             self._device = self._opened_device()
-            self._uuid = self._read_uuid()
-            self._model = self._read_model()
+            self.uuid = self._read_uuid()
+            self.model = self._read_model()
         except BaseException:
             self.close()
             raise
@@ -108,9 +109,9 @@ class NvmlGpu(DriverGpu):
                 _open_session()
             was_lost, self._is_lost = self._is_lost, True
             if was_lost:
-                with _driver(f"Unable to open GPU {self._index:>2} again"):
-                    self._device = pynvml.nvmlDeviceGetHandleByUUID(self._uuid)
-            with _driver(f"Unable to read the MIG mode of GPU {self._index:>2}"):
+                with _driver(f"Unable to open GPU {self.index:>2} again"):
+                    self._device = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
+            with _driver(f"Unable to read the MIG mode of GPU {self.index:>2}"):
                 self._require_mig_mode(self._device)
             self._is_lost = False
 
@@ -147,11 +148,6 @@ class NvmlGpu(DriverGpu):
                 return has_any
             has_any = True
 
-    @property
-    def uuid(self) -> str:
-        """Of the GPU itself; read once, when the GPU is opened."""
-        return self._uuid
-
     def _read_uuid(self) -> str:
         with _driver("Unable to read the GPU's UUID"):
             return str(pynvml.nvmlDeviceGetUUID(self._device))
@@ -163,18 +159,13 @@ class NvmlGpu(DriverGpu):
             NoGpuError: It has.
             GpuError: The driver does not answer.
         """
-        with _driver(f"Unable to read the UUID of GPU {self._index:>2}"):
-            uuid = str(pynvml.nvmlDeviceGetUUID(_device(self._index)))
-        if uuid != self._uuid:
-            raise NoGpuError(f"GPU {self._index} is another one now: {uuid} where {self._uuid} was")
-
-    @property
-    def model(self) -> GpuModel:
-        """What the driver says that the GPU can be cut into; read once, when the GPU is opened."""
-        return self._model
+        with _driver(f"Unable to read the UUID of GPU {self.index:>2}"):
+            uuid = str(pynvml.nvmlDeviceGetUUID(_device(self.index)))
+        if uuid != self.uuid:
+            raise NoGpuError(f"GPU {self.index} is another one now: {uuid} where {self.uuid} was")
 
     def _read_model(self) -> GpuModel:
-        with _driver(f"Unable to read the profiles of GPU {self._index:>2}"):
+        with _driver(f"Unable to read the profiles of GPU {self.index:>2}"):
             title = pynvml.nvmlDeviceGetName(self._device)
             return discovered_model(title, tuple(self._profiles()))
 
@@ -184,7 +175,7 @@ class NvmlGpu(DriverGpu):
         Raises:
             GpuError: The driver does not answer.
         """
-        with _driver(f"Unable to list the GPU instances of GPU {self._index:>2}"):
+        with _driver(f"Unable to list the GPU instances of GPU {self.index:>2}"):
             self._require_mig_mode(self._device)
             uuids = self._uuids()
             found = [
@@ -196,7 +187,7 @@ class NvmlGpu(DriverGpu):
 
     def processes(self) -> dict[int, tuple[int, ...]]:
         """The processes that compute, by the GPU instance's id."""
-        with _driver(f"Unable to list the processes of GPU {self._index:>2}"):
+        with _driver(f"Unable to list the processes of GPU {self.index:>2}"):
             running = pynvml.nvmlDeviceGetComputeRunningProcesses(self._device)
         found: dict[int, tuple[int, ...]] = {}
         for process in running:
@@ -206,13 +197,13 @@ class NvmlGpu(DriverGpu):
     def _create(self, placement: Placement) -> None:
         profile = placement.profile
         where = ctypes.byref(pynvml.c_nvmlGpuInstancePlacement_t(placement.start, profile.memory_slices))
-        what = f"Unable to create a GPU instance on GPU {self._index:>2} using profile {profile.gi_profile_id}"
+        what = f"Unable to create a GPU instance on GPU {self.index:>2} using profile {profile.gi_profile_id}"
         with _driver(f"{what} ({placement})"):
             gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(self._device, profile.gi_profile_id, where)
             pynvml.nvmlGpuInstanceCreateComputeInstance(gi, _whole_profile(gi, profile))
 
     def _destroy(self, gi_id: int) -> None:
-        with _driver(f"Unable to destroy GPU instance ID {gi_id:>2} from GPU {self._index:>2}"):
+        with _driver(f"Unable to destroy GPU instance ID {gi_id:>2} from GPU {self.index:>2}"):
             gi = pynvml.nvmlDeviceGetGpuInstanceById(self._device, gi_id)
             for ci in _compute_instances(gi):
                 pynvml.nvmlComputeInstanceDestroy(ci)
@@ -225,8 +216,8 @@ class NvmlGpu(DriverGpu):
             pynvml.nvmlGpuInstanceCreateComputeInstance(gi, _whole_profile(gi, profile))
 
     def _opened_device(self) -> Any:
-        with _driver(f"Unable to open GPU {self._index:>2}"):
-            device = _device(self._index)
+        with _driver(f"Unable to open GPU {self.index:>2}"):
+            device = _device(self.index)
             self._require_mig_mode(device)
             return device
 
@@ -236,10 +227,10 @@ class NvmlGpu(DriverGpu):
         except pynvml.NVMLError_NotSupported:
             is_on, is_pending = False, None
         if not is_on:
-            raise not_in_mig_mode(self._index, pynvml.nvmlDeviceGetName(device), is_pending=is_pending)
+            raise not_in_mig_mode(self.index, pynvml.nvmlDeviceGetName(device), is_pending=is_pending)
         self.keeps_mig_mode = bool(is_pending)
 
-    def _profiles(self) -> Iterator[DriverProfile]:
+    def _profiles(self) -> Iterator[Profile]:
         """Every profile that the driver knows; the loop runs to the module's own count, which grows."""
         for enumerator in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
             try:
@@ -250,7 +241,7 @@ class NvmlGpu(DriverGpu):
             starts, size = self._placements(info.id)
             if not starts:
                 continue  # a profile that cannot be placed is none for us
-            yield DriverProfile(
+            yield Profile(
                 name=name,
                 gi_profile_id=info.id,
                 compute_slices=info.sliceCount,

@@ -1,11 +1,13 @@
-"""The processes of this machine by name: who holds an instance, and who else cuts GPUs or hands them out here."""
+"""This machine's processes: who holds an instance, who else cuts GPUs or hands them out, and who ends with us."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pwd
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -273,3 +275,20 @@ def _read(path: Path) -> str:
         return path.read_text("utf-8", "replace")
     except OSError:
         return ""
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def signal_at_end_of_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send this process the signal when the *thread* that started it ends; nothing but on Linux.
+
+    ``prctl(PR_SET_PDEATHSIG)``, which a fork does not hand on. A parent that has ended by now is not noticed: look
+    whether ``os.getppid()`` is still what it was.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    if sys.platform == "linux" and _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")

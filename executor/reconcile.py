@@ -18,9 +18,8 @@ from executor.clock import Clock
 from executor.errors import GpuError, InstanceNotFoundError, RetryableGpuError
 from executor.gpu import Gpu, GpuInstance, PartialChangeError, UnsureChangeError
 from executor.journal import Journal, Verb
-from executor.mig import Layout, Placement
+from executor.mig import Layout, Placement, transition
 from executor.processes import Process, gpu_process, is_alone_at_driver
-from executor.transition import transition
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ class SimGpu:
 
     Attributes:
         backend: Always ``sim``.
+        model: What the GPU can be cut into.
+        index: The GPU's number.
     """
 
     backend = "sim"
@@ -98,9 +100,9 @@ class SimGpu:
         Raises:
             InvalidArgumentError: The GPU model has no such placement as one of ``others``.
         """
-        self._model = model
+        self.model = model
         self._clock = clock
-        self._index = index
+        self.index = index
         self._random = random.Random(seed)  # noqa: S311 - ids of a simulation, no secrets
         self._faults = faults
         self._luck = random.Random(f"faults {seed}")  # noqa: S311 - nor here
@@ -115,17 +117,7 @@ class SimGpu:
 
     def __repr__(self) -> str:
         standing = " ".join(str(gpu_instance.placement) for gpu_instance in self._sorted()) or "(empty)"
-        return f"SimGpu({self._model.name}, index={self._index}: {standing})"
-
-    @property
-    def model(self) -> GpuModel:
-        """What the GPU can be cut into."""
-        return self._model
-
-    @property
-    def index(self) -> int:
-        """The GPU's number."""
-        return self._index
+        return f"SimGpu({self.model.name}, index={self.index}: {standing})"
 
     def instances(self) -> tuple[GpuInstance, ...]:
         """All GPU instances, others' included, sorted by placement; takes no time."""
@@ -165,7 +157,7 @@ class SimGpu:
             PartialChangeError: By a fault: it stands without its compute instance.
         """
         start_s = self._wait_for_driver()
-        prefix = f"Unable to destroy GPU instance ID {gi_id:>2} from GPU {self._index:>2}"
+        prefix = f"Unable to destroy GPU instance ID {gi_id:>2} from GPU {self.index:>2}"
         instance = self._found(gi_id, prefix)
         if self._clients[gi_id]:
             clients = ", ".join(sorted(self._clients[gi_id]))
@@ -186,7 +178,7 @@ class SimGpu:
             DriverError: By a fault; nothing has changed.
         """
         start_s = self._wait_for_driver()
-        instance = self._found(gi_id, f"there is no GPU instance ID {gi_id:>2} on GPU {self._index:>2}")
+        instance = self._found(gi_id, f"there is no GPU instance ID {gi_id:>2} on GPU {self.index:>2}")
         if instance.is_whole:
             return instance
         duration_s = instance.placement.profile.create_s * _COMPUTE_INSTANCE
@@ -221,7 +213,7 @@ class SimGpu:
             InstanceNotFoundError: There is no GPU instance of this id.
             InvalidArgumentError: The client is attached already, or there is no compute instance to run in.
         """
-        prefix = f"Unable to attach {client} to GPU instance ID {gi_id:>2} on GPU {self._index:>2}"
+        prefix = f"Unable to attach {client} to GPU instance ID {gi_id:>2} on GPU {self.index:>2}"
         if not self._found(gi_id, prefix).is_whole:
             raise InvalidArgumentError(f"{prefix}: Invalid Argument (it has no compute instance)")
         if client in self._clients[gi_id]:
@@ -235,7 +227,7 @@ class SimGpu:
             InstanceNotFoundError: There is no GPU instance of this id.
             InvalidArgumentError: The client is not attached.
         """
-        prefix = f"Unable to detach {client} from GPU instance ID {gi_id:>2} on GPU {self._index:>2}"
+        prefix = f"Unable to detach {client} from GPU instance ID {gi_id:>2} on GPU {self.index:>2}"
         self._found(gi_id, prefix)
         if client not in self._clients[gi_id]:
             attached = ", ".join(sorted(self._clients[gi_id])) or "none"
@@ -256,12 +248,12 @@ class SimGpu:
 
     def _own_placement(self, placement: Placement) -> Placement:
         """With the GPU model's own profile: one of the same name on another model has other times and starts."""
-        for profile in self._model.profiles:
+        for profile in self.model.profiles:
             if profile == placement.profile and placement.start in profile.starts:
                 return Placement(profile, placement.start)
         raise InvalidArgumentError(
             f"{self._unable_to_create(placement.profile)}: Invalid Argument "
-            f"({self._model.name} has no placement {placement})"
+            f"({self.model.name} has no placement {placement})"
         )
 
     def _obstacle(self, placement: Placement) -> str | None:
@@ -276,7 +268,7 @@ class SimGpu:
             ),
             default=None,
         )
-        compute_left = self._model.compute_slices - sum(held.compute_slices for held in standing)
+        compute_left = self.model.compute_slices - sum(held.compute_slices for held in standing)
         if first_taken is not None:
             return f"memory slice {first_taken[0]} is held by GPU instance ID {first_taken[1]:>2}"
         if profile.compute_slices > compute_left:
@@ -336,7 +328,7 @@ class SimGpu:
         return _refusal(DriverError, f"{prefix}: Unknown Error", half)
 
     def _unable_to_create(self, profile: Profile) -> str:
-        return f"Unable to create a GPU instance on GPU {self._index:>2} using profile {profile.gi_profile_id}"
+        return f"Unable to create a GPU instance on GPU {self.index:>2} using profile {profile.gi_profile_id}"
 
     def _sorted(self) -> tuple[GpuInstance, ...]:
         return tuple(sorted(self._instances.values(), key=lambda gpu_instance: gpu_instance.placement.sort_key))
@@ -350,7 +342,7 @@ class SimGpu:
 
     def _new_gi_id(self) -> int:
         # Small numbers that recur, as a driver's do: a stale id soon names another instance.
-        unused = [gi_id for gi_id in range(2 * self._model.memory_slices) if gi_id not in self._instances]
+        unused = [gi_id for gi_id in range(2 * self.model.memory_slices) if gi_id not in self._instances]
         return self._random.choice(unused)
 
     def _new_uuid(self) -> str:

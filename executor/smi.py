@@ -95,7 +95,7 @@ class SmiGpu(NvmlGpu):
 
     def _mig(self, *arguments: str, may_be_empty: bool = False) -> None:
         self._require_number()
-        answer = self._run("mig", "-i", str(self._index), *arguments)
+        answer = self._run("mig", "-i", str(self.index), *arguments)
         if not (may_be_empty and _NOTHING_THERE.search(answer.text)):
             _check(answer)
 

@@ -32,8 +32,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from executor import messages
 from executor.errors import ExecutorError
 from executor.messages import Allowed, Count, MessageError, Moment, Seconds, packed
-from executor.parent import signal_at_end_of_parent
-from executor.processes import python_command
+from executor.processes import python_command, signal_at_end_of_parent
 
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"

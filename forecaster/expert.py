@@ -3,10 +3,12 @@
 An *expert* looks at each tenant alone and gives quantiles, at the levels :data:`LEVELS`, of the steps after a moment,
 an *origin*: origin o is known by the steps before o. *Lead* h of an origin o is the step o + h. Asking an expert at
 past origins tells how good it has been on this history, because what it says at an origin depends on nothing after it.
+The simplest one stands here: :class:`Window`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -32,7 +34,6 @@ class Expert(Protocol):
     @property
     def name(self) -> str:
         """As logs name it."""
-        ...
 
     def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
         """Quantiles at those leads of each origin; those of an origin depend on the steps before it alone.
@@ -40,7 +41,6 @@ class Expert(Protocol):
         Shapes: history ``(T, n)`` without gaps, origins ``(K,)`` ascending in [1, T], leads ``(J,)`` ascending →
         ``(K, L, J, n)``, ascending along L, ≥ 0; it may be read-only.
         """
-        ...
 
 
 def group_of(leads: IntArray) -> IntArray:
@@ -78,3 +78,46 @@ def pinball(quantiles_rps: FloatArray, came_rps: FloatArray) -> FloatArray:
     missed = came_rps[:, np.newaxis] - quantiles_rps
     loss: FloatArray = np.maximum(level * missed, (level - 1) * missed).mean(axis=1)
     return loss
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What came in the last ``length_steps`` steps comes again, in any order: their quantiles, at every lead the same.
+
+    Attributes:
+        length_steps: ≥ 1. Where the history is shorter, all of it.
+
+    Raises:
+        ValueError: The length is below 1.
+    """
+
+    length_steps: int
+
+    def __post_init__(self) -> None:
+        if self.length_steps < 1:
+            raise ValueError(f"window: length_steps {self.length_steps}: must be at least 1")
+
+    @property
+    def name(self) -> str:
+        """``window 120``."""
+        return f"window {self.length_steps}"
+
+    def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
+        """As :meth:`forecaster.expert.Expert.quantiles_at`."""
+        n_tenants = history_rps.shape[1]
+        quantiles = np.empty((len(origins), len(LEVELS), 1, n_tenants))
+        for place, origin in enumerate(origins):
+            ordered = np.sort(history_rps[max(0, origin - self.length_steps) : origin], axis=0)
+            quantiles[place, :, 0] = _quantiles_of_sorted(ordered)
+        return np.broadcast_to(quantiles, (len(origins), len(LEVELS), len(leads), n_tenants))
+
+
+def _quantiles_of_sorted(ordered: FloatArray) -> FloatArray:
+    """Quantiles of n values that stand in order, ``(n, m)`` → ``(L, m)``: the i-th is that of level (i + ½)/n."""
+    n_values = len(ordered)
+    place = np.clip(np.asarray(LEVELS) * n_values - 0.5, 0, n_values - 1)
+    below = place.astype(np.int64)
+    above = np.minimum(below + 1, n_values - 1)
+    share = (place - below)[:, np.newaxis]
+    found: FloatArray = ordered[below] + (ordered[above] - ordered[below]) * share
+    return found

@@ -55,12 +55,10 @@ class Forecaster(Protocol):
     @property
     def name(self) -> str:
         """The name used in configs, logs and reports."""
-        ...
 
     @property
     def min_history_steps(self) -> int:
         """Fewest past steps that :meth:`forecast` needs."""
-        ...
 
     def forecast(self, history_rps: FloatArray, n_steps: int, n_paths: int, rng: np.random.Generator) -> Forecast:
         """The next ``n_steps`` steps after ``history_rps``.
@@ -70,4 +68,3 @@ class Forecaster(Protocol):
         Raises:
             ValueError: T is below ``min_history_steps``.
         """
-        ...

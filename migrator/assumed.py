@@ -6,7 +6,7 @@ measured of another model, on another GPU, or for another policy's source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import to_builtins
@@ -17,9 +17,8 @@ from migrator.log.records import Assumed
 from migrator.setting import Setting
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.problem import Problem, Reconfiguration
-from workloads.drift import drift_in
 from workloads.profiles.shares import measured_for, sensitivity_of
-from workloads.tenants import Tenant
+from workloads.tenants import Tenant, drift_in
 
 RULE = "3 × inference of the same data (MIGRator)"
 
@@ -45,6 +44,14 @@ def assumed_in_problem(problem: Problem) -> tuple[Assumed, ...]:
     if problem.reconfiguration is not Reconfiguration.PHYSICAL or problem.switch_s is not None:
         return ()
     return (Assumed(None, "switch_s", problem.switching_s, "s", _driver_times(problem.gpu)),)
+
+
+def assumed_in_any(several: Iterable[Sequence[Assumed]]) -> tuple[Assumed, ...]:
+    """What was assumed in any of several, each once, in the order in which they first appear."""
+    found: list[Assumed] = []
+    for assumed in several:
+        found += [item for item in assumed if item not in found]
+    return tuple(found)
 
 
 def assumed_to_json(assumed: Sequence[Assumed]) -> list[dict[str, Any]]:

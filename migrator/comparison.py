@@ -13,21 +13,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from migrator.assumed import assumed_in
-from migrator.config import Config, config_yaml
+from migrator.config import Config
 from migrator.errors import ConfigError
-from migrator.execution.loop import Loop, View
+from migrator.execution.loop import Loop, View, log_of
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs import assemble
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.changes import changes_in
 from migrator.log.records import Assumed, Shares
-from migrator.log.runlog import ReadLog, RunLog, read_log
+from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.provenance import simulated_provenance
 from migrator.setting import Setting
@@ -240,12 +239,8 @@ def simulated(
     """
     gpu = setting.config.gpu.model_copy(update={"backend": "sim", "index": 0})
     setting = replace(setting, config=setting.config.model_copy(update={"gpu": gpu}))
-    run = Loop(setting, simulated_parts(setting, traffic, policy, as_published=fairness is Fairness.AS_PUBLISHED), view)
-    with TemporaryDirectory() as folder:
-        path = into or Path(folder) / "run"
-        with RunLog(path, config_yaml(setting.config)) as log:
-            run.carry_out(log)
-        return read_log(path)
+    parts = simulated_parts(setting, traffic, policy, as_published=fairness is Fairness.AS_PUBLISHED)
+    return log_of(Loop(setting, parts, view), setting.config, into)
 
 
 class _Seen(View):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -70,6 +71,19 @@ def _without_percent(load: float) -> float:
 Load = Annotated[Positive, AfterValidator(_without_percent)]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+
+
+def _either(needed: str) -> WrapValidator:
+    """Says in one sentence what a key may be that takes values of two kinds."""
+
+    def validated(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(needed) from None
+
+    return WrapValidator(validated)
+
 
 MAX_STEPS = 100_000
 """Steps of a window, and steps of history; a run of 200 s windows has 200."""
@@ -327,19 +341,13 @@ class PlannerConfig(Section):
     switch_s: NonNegative | None = None
     planning_s: NonNegative | None = None
     replanning_s: NonNegative | None = None
-    replan_every_s: Positive | Literal["never"] | None = None
+    replan_every_s: Annotated[
+        Positive | Literal["never"] | None, _either("a number of seconds above 0, or 'never', is needed")
+    ] = None
     replan_schedules: Count = 100
     burst_floor: bool = False
     risk: Fraction = 0.0
     floor_costs_at_most: Annotated[float, Field(ge=0, le=100)] = FLOOR_COSTS_AT_MOST
-
-    @field_validator("replan_every_s", mode="wrap")
-    @classmethod
-    def _says_how_often(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return handler(value)
-        except ValidationError:
-            raise ValueError("a number of seconds above 0, or 'never', is needed") from None
 
 
 class EstimatesConfig(Section):
@@ -391,7 +399,9 @@ class SimulationConfig(Section):
     """
 
     start_jitter: Sigma = 0.0
-    service_jitter: Sigma | Literal["measured"] = 0.0
+    service_jitter: Annotated[
+        Sigma | Literal["measured"], _either("a number from 0 to 10, or 'measured', is needed")
+    ] = 0.0
     interference: Annotated[float, Field(ge=0, le=10)] = 1.0
     driver: DriverFaultsConfig = DriverFaultsConfig()
     others: Annotated[list[OthersInstanceConfig], Field(max_length=100)] = []
@@ -400,14 +410,6 @@ class SimulationConfig(Section):
     def has_faults(self) -> bool:
         """Whether the GPU does anything but what it is asked to."""
         return self.driver.error_share > 0 or self.driver.in_use_share > 0 or bool(self.others)
-
-    @field_validator("service_jitter", mode="wrap")
-    @classmethod
-    def _says_both_that_are_allowed(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return handler(value)
-        except ValidationError:
-            raise ValueError("a number from 0 to 10, or 'measured', is needed") from None
 
 
 class FrontDoorConfig(Section):
@@ -454,81 +456,69 @@ class Config(Section):
         return tenants
 
     @model_validator(mode="after")
-    def _tokens_are_of_tenants(self) -> Config:
+    def _parts_go_together(self) -> Config:
+        for objections in (self._of_tenants(), self._of_gpu(), self._of_steps(), self._of_planning()):
+            for objection in objections:
+                raise ValueError(objection)
+        return self
+
+    def _of_tenants(self) -> Iterator[str]:
+        """What is wrong with who learns, and who has tokens."""
         names = [tenant.name for tenant in self.tenants]
         for name in self.front_door.tokens if self.front_door is not None else ():
             if name not in names:
-                raise ValueError(f"front_door.tokens.{name}: there is no such tenant; there is: {', '.join(names)}")
-        return self
-
-    @model_validator(mode="after")
-    def _all_learn_or_none(self) -> Config:
+                yield f"front_door.tokens.{name}: there is no such tenant; there is: {', '.join(names)}"
         without = [tenant.name for tenant in self.tenants if tenant.learning is None]
         if 0 < len(without) < len(self.tenants):
-            raise ValueError(f"tenants.{without[0]}: has no 'learning', and others have; all are real, or none is")
-        return self
-
-    @model_validator(mode="after")
-    def _live_plans_know_no_checkpoints(self) -> Config:
+            yield f"tenants.{without[0]}: has no 'learning', and others have; all are real, or none is"
         if self.is_live and self.retraining.checkpoints:
-            raise ValueError(
+            yield (
                 "retraining.checkpoints: plans of real workers do not know them; none, or gpu.backend sim, is "
                 "needed (learning.checkpoints says when weights are kept)"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _tenants_have_a_slice_each(self) -> Config:
-        n_slices = gpu_model(self.gpu.model).compute_slices
+    def _of_gpu(self) -> Iterator[str]:
+        """What the GPU has no room for, or does not have."""
+        gpu = gpu_model(self.gpu.model)
+        n_slices = gpu.compute_slices
         if len(self.tenants) > n_slices:
-            raise ValueError(
+            yield (
                 f"tenants: {len(self.tenants)} given; at most {n_slices} can share {self.gpu.model}, which has "
                 f"{n_slices} compute slices"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _others_instances_are_the_gpus_own(self) -> Config:
-        gpu = gpu_model(self.gpu.model)
         for number, other in enumerate(self.simulation.others):
             try:
                 gpu.placement(other.placement)
             except ExecutorError as error:
-                raise ValueError(f"simulation.others.{number}.placement: {error}") from None
-        return self
+                yield f"simulation.others.{number}.placement: {error}"
 
-    @model_validator(mode="after")
-    def _times_are_whole_steps(self) -> Config:
-        for key in ("window_s", "forecast.history_s"):
-            seconds = self.window_s if key == "window_s" else self.forecast.history_s
+    def _of_steps(self) -> Iterator[str]:
+        """Which times are no whole steps or seconds, or too long."""
+        for key, seconds in (("window_s", self.window_s), ("forecast.history_s", self.forecast.history_s)):
             n_steps = seconds / self.step_s
             if abs(n_steps - round(n_steps)) > 1e-6 or round(n_steps) < 1:
-                raise ValueError(f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed")
+                yield f"{key} is {seconds:g}; a whole number of steps of {self.step_s:g} s is needed"
             if n_steps > MAX_STEPS:
-                raise ValueError(f"{key} is {seconds:g}; at most {MAX_STEPS} steps of {self.step_s:g} s are allowed")
+                yield f"{key} is {seconds:g}; at most {MAX_STEPS} steps of {self.step_s:g} s are allowed"
         for key, windows in (("windows", self.windows), ("load_windows", self.n_load_windows)):
             if windows * self.window_s > MAX_RUN_S:
-                raise ValueError(
-                    f"{key} is {windows}; a run may last {MAX_RUN_S} s, with windows of {self.window_s:g} s"
-                )
+                yield f"{key} is {windows}; a run may last {MAX_RUN_S} s, with windows of {self.window_s:g} s"
         if self.window_s != round(self.window_s):
-            raise ValueError(f"window_s is {self.window_s:g}; whole seconds are needed")
-        every_s = self.replan_every_s
+            yield f"window_s is {self.window_s:g}; whole seconds are needed"
+
+    def _of_planning(self) -> Iterator[str]:
+        """Why a window leaves no time to plan, or a step none to plan anew."""
+        every_s, is_one = self.replan_every_s, self.windows == 1
         if every_s is not None and every_s < self.step_s:
-            raise ValueError(
-                f"planner.replan_every_s is {every_s:g}; at least step_s ({self.step_s:g}), or 'never', is needed"
-            )
-        if self.windows > 1 and math.ceil(self.planning_s / self.step_s - 1e-9) >= self.n_steps:
+            yield f"planner.replan_every_s is {every_s:g}; at least step_s ({self.step_s:g}), or 'never', is needed"
+        if not is_one and math.ceil(self.planning_s / self.step_s - 1e-9) >= self.n_steps:
             given = "is" if self.planner.planning_s is not None else "is not given, so that it is"
-            raise ValueError(
-                f"planner.planning_s {given} {self.planning_s:g}; it must leave a step of window_s to plan"
-            )
-        if self.windows > 1 and self.planning_steps >= self.n_steps:
-            raise ValueError(
+            yield f"planner.planning_s {given} {self.planning_s:g}; it must leave a step of window_s to plan"
+        if not is_one and self.planning_steps >= self.n_steps:
+            yield (
                 f"estimates.delay_s is {self.estimates.delay_s:g}; with planner.planning_s "
                 f"({self.planning_s:g}) it must leave a step of window_s to plan"
             )
-        return self
 
     @property
     def is_live(self) -> bool:
@@ -607,7 +597,7 @@ def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: obj
         data.setdefault("load_windows", own_windows)
     data.update({key: value for key, value in overrides.items() if value is not None})
     origin = f"{path} with {', '.join(assignments)}" if assignments else str(path)
-    return _with_absolute_paths(validate_config(data, origin), path.parent)
+    return _with_paths(validate_config(data, origin), lambda text: os.path.realpath(path.parent / text))
 
 
 def load_doubts(load: float | None) -> tuple[str, ...]:
@@ -646,26 +636,25 @@ def _is_branch_tag(part: str) -> bool:
     }
 
 
-def _with_absolute_paths(config: Config, folder: Path) -> Config:
-    def absolute(text: str) -> str:
-        return os.path.realpath(folder / text)
+def _with_paths(config: Config, changed: Callable[[str], str]) -> Config:
+    """The config with every file and folder that it names changed; shipped traces are no files."""
 
-    def localised(tenant: TenantConfig) -> TenantConfig:
+    def of_tenant(tenant: TenantConfig) -> TenantConfig:
         trace, learning = tenant.arrivals.trace, tenant.learning
-        changed: dict[str, Section] = {}
+        update: dict[str, Section] = {}
         if trace is not None and trace not in SHIPPED_TRACES:
-            changed["arrivals"] = tenant.arrivals.model_copy(update={"trace": absolute(trace)})
+            update["arrivals"] = tenant.arrivals.model_copy(update={"trace": changed(trace)})
         if learning is not None and learning.folder is not None:
-            changed["learning"] = learning.model_copy(update={"folder": absolute(learning.folder)})
-        return tenant.model_copy(update=changed)
+            update["learning"] = learning.model_copy(update={"folder": changed(learning.folder)})
+        return tenant.model_copy(update=update)
 
-    update: dict[str, object] = {"tenants": [localised(tenant) for tenant in config.tenants]}
+    update: dict[str, object] = {"tenants": [of_tenant(tenant) for tenant in config.tenants]}
     if config.profiles is not None:
-        update["profiles"] = absolute(config.profiles)
+        update["profiles"] = changed(config.profiles)
     if config.forecast.model is not None:
-        update["forecast"] = config.forecast.model_copy(update={"model": absolute(config.forecast.model)})
+        update["forecast"] = config.forecast.model_copy(update={"model": changed(config.forecast.model)})
     if config.front_door is not None:
-        files = {name: absolute(file) for name, file in config.front_door.tokens.items()}
+        files = {name: changed(file) for name, file in config.front_door.tokens.items()}
         update["front_door"] = config.front_door.model_copy(update={"tokens": files})
     return config.model_copy(update=update)
 
@@ -675,23 +664,11 @@ def config_yaml(config: Config, folder: Path | None = None) -> str:
 
     File names are relative to ``folder``, where it is to lie; as they are without one.
     """
-
-    def relative(text: str) -> str:
-        return text if folder is None or text in SHIPPED_TRACES else os.path.relpath(text, folder.resolve())
-
+    if folder is not None:
+        begin = folder.resolve()
+        config = _with_paths(config, lambda text: os.path.relpath(text, begin))
     data = config.model_dump(mode="json")
-    for tenant in data["tenants"]:
-        if tenant["arrivals"]["trace"] is not None:
-            tenant["arrivals"]["trace"] = relative(tenant["arrivals"]["trace"])
-        if (tenant["learning"] or {}).get("folder") is not None:
-            tenant["learning"]["folder"] = relative(tenant["learning"]["folder"])
-    if data["profiles"] is not None:
-        data["profiles"] = relative(data["profiles"])
     # Runs without a model have the same config, and log, as before there were any.
     if data["forecast"]["model"] is None:
         del data["forecast"]["model"]
-    else:
-        data["forecast"]["model"] = relative(data["forecast"]["model"])
-    if data["front_door"] is not None:
-        data["front_door"]["tokens"] = {name: relative(file) for name, file in data["front_door"]["tokens"].items()}
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

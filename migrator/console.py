@@ -21,7 +21,7 @@ from rich import markup
 from rich.console import Console
 from rich.text import Text
 
-from executor.refusal import brief
+from executor.errors import brief
 
 
 def printable(text: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 from enum import IntEnum
 
-from executor.errors import ExecutorError, GpuError
-from executor.refusal import Refusal
+from executor.errors import ExecutorError, GpuError, Refusal
 from executor.zygote import ZygoteError
 from planner.errors import PlannerError
 from workloads.errors import WorkloadError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from executor.whole_file import write_whole
+from executor.files import write_whole
 from migrator.errors import MigratorError, OutputError
 
 

@@ -56,12 +56,10 @@ class Traffic(Protocol):
     @property
     def origins(self) -> tuple[Origin, ...]:
         """Where each tenant's requests come from."""
-        ...
 
     @property
     def hindsight(self) -> Hindsight | None:
         """The arrivals to come, where they are recorded; ``None`` with live traffic."""
-        ...
 
     def rates_before(self, now_s: float, step_s: float, n_steps: int | None = None) -> FloatArray:
         """Requests a second in the last ``n_steps`` steps before ``now_s``, oldest first, ``(n_steps, n_tenants)``.
@@ -69,11 +67,9 @@ class Traffic(Protocol):
         ``None`` asks for all seconds that are known, those before the run included. The last step ends with the last
         full second.
         """
-        ...
 
     def requests(self, until_s: float) -> tuple[Requests, ...]:
         """Every tenant's requests that arrived before ``until_s``, from the run's first on."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +87,11 @@ class Hindsight:
 
 
 class RecordedTraffic:
-    """Requests drawn from traces before the run, each with its luck; a run sees those up to now."""
+    """Requests drawn from traces before the run, each with its luck; a run sees those up to now.
+
+    Attributes:
+        origins: Where each tenant's requests come from.
+    """
 
     def __init__(
         self, tenants: Sequence[Tenant], arrivals: Sequence[Arrivals], loads: Sequence[float], seed: int
@@ -102,7 +102,7 @@ class RecordedTraffic:
         )
         self._counts = tuple(np.concatenate([own.history_counts, own.counts]) for own in arrivals)
         self._history_s = tuple(own.history_counts.size for own in arrivals)
-        self._origins = tuple(
+        self.origins = tuple(
             Origin(
                 own.source,
                 own.scale,
@@ -116,11 +116,6 @@ class RecordedTraffic:
             )
             for own, load in zip(arrivals, loads, strict=True)
         )
-
-    @property
-    def origins(self) -> tuple[Origin, ...]:
-        """Where each tenant's requests come from."""
-        return self._origins
 
     @property
     def hindsight(self) -> Hindsight:

@@ -1,6 +1,6 @@
 """The planner's error tree. An infeasible or timed-out solve is no error: it is a plan's status."""
 
-from executor.refusal import Refusal
+from executor.errors import Refusal
 
 
 class PlannerError(Refusal):

@@ -1,6 +1,6 @@
 """The workloads' error tree: every message names the file or key, the value and what is allowed."""
 
-from executor.refusal import Refusal
+from executor.errors import Refusal
 
 
 class WorkloadError(Refusal):

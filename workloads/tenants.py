@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class Drift(StrEnum):
     """How a model that is behind loses accuracy as a window ends."""
 
     COMPOUND = "compound"
-    """By the window's factor (:func:`workloads.drift.drift_in`): what is not learned now is missing from then on."""
+    """By the window's factor (:func:`workloads.tenants.drift_in`): what is not learned now is missing from then on."""
     AS_GIVEN = "as_given"
     """To the next window's ``before``, if that is lower: who has fallen as low as the config says falls no further."""
 
@@ -324,3 +324,40 @@ def _check(tenant: Tenant) -> None:
 def _check_number(where: str, value: float, *, above_zero: bool = False) -> None:
     if not (math.isfinite(value) and (value > 0 if above_zero else value >= 0)):
         raise WorkloadError(f"{where} is {value}; a finite number {'> 0' if above_zero else '≥ 0'} is needed")
+
+
+def drift_in(tenant: Tenant, window: int) -> float:
+    """r_w, in [0, 1]: the part of its accuracy that a model keeps as the window ends.
+
+    It is ``before`` of the next window over ``after`` of this one, as far as the config says that the retrained model
+    loses; 1 where the window has nothing to learn.
+    """
+    after = tenant.accuracy_in(window).after
+    if after == 0 or not tenant.retrains_in(window):
+        return 1.0
+    return min(1.0, tenant.accuracy_in(window + 1).before / after)
+
+
+def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int, gave: float | None = None) -> float:
+    """What the model in service gives at the start of ``window``, last retrained with data of ``last_retrained``.
+
+    The model deployed at first counts as retrained in window −1. ``gave`` is what the last retraining came to, where
+    that is not what the config says of it: by another option, or by a part of one.
+    """
+    is_behind = gave is not None
+    accuracy = tenant.accuracy_in(last_retrained + 1).before if gave is None else _fallen(tenant, last_retrained, gave)
+    for passed in range(last_retrained + 1, window):
+        is_behind = is_behind or tenant.retrains_in(passed)
+        accuracy = _fallen(tenant, passed, accuracy) if is_behind else tenant.accuracy_in(passed + 1).before
+    return accuracy
+
+
+def _fallen(tenant: Tenant, window: int, accuracy: float) -> float:
+    """What a model that is behind, and gives ``accuracy`` as the window ends, gives as the next begins."""
+    match tenant.drift:
+        case Drift.COMPOUND:
+            return accuracy * drift_in(tenant, window)
+        case Drift.AS_GIVEN:
+            return min(accuracy, tenant.accuracy_in(window + 1).before)
+        case _:
+            assert_never(tenant.drift)

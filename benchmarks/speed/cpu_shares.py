@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from executor.cpu.cut import Cut
 from executor.cpu.duty import used_s
 from executor.cpu.gpu import CpuGpu, ways
+from executor.cuts import CpuCut
 from executor.errors import NoGpuError
 from executor.gpu import GpuInstance
 from executor.zygote import Event, Exited, Forked, Reached, Reporter, Warm, Zygote
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    cut = Cut(options.cores)
+    cut = CpuCut(options.cores)
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {options.cores:g} cores in 7 slices")
     with tempfile.TemporaryDirectory() as state:
         for way, attempt in ways(Path(state)).items():

@@ -6,16 +6,15 @@ the simulator, the offline planner and the tests.
 
 from __future__ import annotations
 
-import tomllib
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
-from executor.catalogue.mps import GEOMETRY, MpsCut
-from executor.cpu.cut import Cut
+from msgspec import toml
+
+from executor.cuts import DEFAULT_CARD, CpuCut, MpsCut
 from executor.errors import InvalidCutError, UnknownGpuModelError
-from executor.mig import GpuModel, Profile, Variant
+from executor.mig import GpuModel
 from executor.names import spelled_as
 
 _SUFFIX = ".toml"
@@ -37,7 +36,7 @@ def gpu_model(name: str) -> GpuModel:
         UnknownGpuModelError: With the names that are known, nearest first; or a CPU or GPU cannot be cut so.
     """
     try:
-        cut = Cut.named(name) or MpsCut.named(name)
+        cut = CpuCut.named(name) or MpsCut.named(name)
         if cut is not None:
             return _of(cut)
     except InvalidCutError as error:
@@ -57,43 +56,15 @@ def mps_cut(card: str) -> MpsCut:
 
 
 def _geometry(card: str) -> GpuModel:
-    return _read(card if card in gpu_model_names() else GEOMETRY)
+    return _read(card if card in gpu_model_names() else DEFAULT_CARD)
 
 
 @cache
-def _of(cut: Cut | MpsCut) -> GpuModel:
-    return cut.model if isinstance(cut, Cut) else cut.model_on(_geometry(cut.card))
+def _of(cut: CpuCut | MpsCut) -> GpuModel:
+    return cut.model_on(_geometry(cut.geometry))
 
 
 @cache
 def _read(name: str) -> GpuModel:
-    return _parse(tomllib.loads((files(__package__) / f"{name}{_SUFFIX}").read_text("utf-8")))
-
-
-def _parse(table: dict[str, Any]) -> GpuModel:
-    return GpuModel(
-        name=table["name"],
-        title=table["title"],
-        compute_slices=table["compute_slices"],
-        memory_slices=table["memory_slices"],
-        sm_total=table.get("sm_total"),
-        notes=tuple(table.get("notes", ())),
-        sources=tuple(table["sources"]),
-        profiles=tuple(map(_parse_profile, table["profiles"])),
-    )
-
-
-def _parse_profile(row: dict[str, Any]) -> Profile:
-    return Profile(
-        name=row["name"],
-        compute_slices=row["compute_slices"],
-        memory_slices=row["memory_slices"],
-        starts=tuple(row["starts"]),
-        gi_profile_id=row["gi_profile_id"],
-        max_instances=row["max_instances"],
-        variant=Variant(row.get("variant", "standard")),
-        memory_gib=row.get("memory_gib"),
-        sm_count=row.get("sm_count"),
-        create_s=row["create_s"],
-        destroy_s=row["destroy_s"],
-    )
+    text = (files(__package__) / f"{name}{_SUFFIX}").read_text("utf-8")
+    return toml.decode(text, type=GpuModel)

@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from executor.cpu.cgroups import NoSharesError
-from executor.cpu.shares import Shares
+from executor.cpu.shares import NoSharesError, Shares
 from executor.folders import Files
 from executor.processes import PROC, born, python_command
 

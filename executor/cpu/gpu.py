@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from executor.cpu.cgroups import NoSharesError, cgroup_shares
-from executor.cpu.cut import Cut
+from executor.catalogue import gpu_model
 from executor.cpu.duty import duty_shares
-from executor.cpu.shares import Shares
+from executor.cpu.shares import NoSharesError, Shares, cgroup_shares
+from executor.cuts import CpuCut
 from executor.errors import GpuError, NoGpuError
-from executor.folders import Files, FolderGpu
+from executor.folders import FolderGpu
 from executor.gpu import GpuInstance
-from executor.mig import GpuModel, Placement
+from executor.mig import Placement
 from executor.processes import boot_id
 
 Ways = dict[str, Callable[[str], Shares]]
@@ -45,7 +45,7 @@ def find_shares(found: Ways, name: str) -> tuple[Shares, tuple[str, ...]]:
     raise NoGpuError(f"no shares of this machine's CPU can be had: {'; '.join(reasons)}")
 
 
-def standing_cuts(state: Path, found: Ways | None = None) -> tuple[Cut, ...]:
+def standing_cuts(state: Path, found: Ways | None = None) -> tuple[CpuCut, ...]:
     """The cuts of which something stands for this state folder, by name: those of a controller that was killed, too.
 
     Raises:
@@ -54,7 +54,7 @@ def standing_cuts(state: Path, found: Ways | None = None) -> tuple[Cut, ...]:
     prefix = f"{_own_name(state)}-"
     shares, _ = find_shares(found or ways(state), prefix.removesuffix("-"))
     names = shares.files.folders(shares.folder.parent)
-    cuts = (Cut.named(name.removeprefix(prefix)) for name in names if name.startswith(prefix))
+    cuts = (CpuCut.named(name.removeprefix(prefix)) for name in names if name.startswith(prefix))
     return tuple(cut for cut in cuts if cut is not None)
 
 
@@ -65,6 +65,7 @@ class CpuGpu(FolderGpu):
     :func:`standing_cuts` tells of them.
 
     Attributes:
+        uuid: Of this cut of the CPU, for this state folder; not of the machine.
         cut: How the CPU is cut.
         shares: Where the shares are.
         why_not: Why better ways to have shares do not work here.
@@ -75,7 +76,7 @@ class CpuGpu(FolderGpu):
     kept_as = "shares of the CPU"
     uuid_prefix = "MIG-CPU-"
 
-    def __init__(self, cut: Cut, state: Path, found: Ways | None = None) -> None:
+    def __init__(self, cut: CpuCut, state: Path, found: Ways | None = None) -> None:
         """The CPU, cut; nothing is changed.
 
         Raises:
@@ -87,13 +88,9 @@ class CpuGpu(FolderGpu):
             raise NoGpuError(f"{cut.cores:g} cores are asked for; this machine gives us {n_cores}")
         self.cut = cut
         name = f"{_own_name(state)}-{cut.name}"
-        self._uuid = f"CPU-{name.removeprefix('migrator-')}"
+        self.uuid, self.model = f"CPU-{name.removeprefix('migrator-')}", gpu_model(cut.name)
         self.shares, self.why_not = find_shares(found or ways(state), name)
-
-    @property
-    def uuid(self) -> str:
-        """Of this cut of the CPU, for this state folder; not of the machine."""
-        return self._uuid
+        self.folder, self.files = self.shares.folder, self.shares.files
 
     @property
     def boot(self) -> str | None:
@@ -101,25 +98,10 @@ class CpuGpu(FolderGpu):
         return super().boot if self.shares.is_coarse else boot_id()
 
     @property
-    def model(self) -> GpuModel:
-        """What the CPU is cut into."""
-        return self.cut.model
-
-    @property
     def label(self) -> str:
         """What this is, in a few words, for reports."""
         coarse = ", coarse" if self.shares.is_coarse else ""
         return f"emulated{coarse}: {self.cut.cores:g} CPU cores in {self.cut.slices} slices by {self.shares.way}"
-
-    @property
-    def folder(self) -> Path:
-        """That of the shares."""
-        return self.shares.folder
-
-    @property
-    def files(self) -> Files:
-        """As the shares' are."""
-        return self.shares.files
 
     def environment(self, gi_uuid: str) -> Mapping[str, str]:  # noqa: ARG002
         """Nothing: see :meth:`enter`, by which a process and what it forks also come from one instance to another."""

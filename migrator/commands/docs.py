@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,9 @@ import typer
 from migrator.commands.options import with_examples
 from migrator.console import output
 from migrator.errors import MigratorError
-from migrator.shipped import DOCS, pages
+
+DOCS = Path(__file__).parents[1] / "docs"
+"""A link to the folder at the top of the repository; a wheel has the files."""
 
 
 @with_examples("docs configuration")
@@ -31,3 +34,8 @@ def docs_command(
     if name not in known:
         raise MigratorError(f"no page {page!r}; there are {', '.join(known)}")
     typer.echo(known[name].read_text("utf-8"), nl=False)
+
+
+def pages() -> dict[str, Path]:
+    """The documentation's pages by name."""
+    return {path.stem: path for path in sorted(DOCS.glob("*.md"))}

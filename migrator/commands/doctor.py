@@ -25,7 +25,7 @@ from executor.driver import DriverGpu
 from executor.errors import ExecutorError, GpuError, NoGpuError
 from executor.gpu import GpuInstance
 from executor.journal import Records, in_doubt
-from executor.mps.daemon import COMMAND as MPS_COMMAND
+from executor.mps import COMMAND as MPS_COMMAND
 from executor.opening import BackendName, driver_facts, open_gpu
 from executor.processes import (
     device_users,

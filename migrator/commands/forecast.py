@@ -22,12 +22,11 @@ from migrator.commands.options import Assignments, ConfigFile, Json, PlotThem, n
 from migrator.config import read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import MigratorError
-from migrator.evaluation import Terms, evaluate, methods_of
+from migrator.evaluation import SeriesError, Terms, evaluate, methods_of, read_series
 from migrator.execution.foresight import Foresight, observe
 from migrator.extras import lacking
 from migrator.inputs import assemble
 from migrator.outputs import require_writable, write_output
-from migrator.series import SeriesError, read_series
 from migrator.views.forecast import (
     Shown,
     evaluations_to_html,

@@ -10,7 +10,15 @@ import typer
 from migrator.commands.options import nameable, with_examples
 from migrator.console import escape, output, program
 from migrator.errors import MigratorError
-from migrator.shipped import PROBLEM, examples
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+"""A link to the folder at the top of the repository; a wheel has the files."""
+
+TRACES = "my-traces"
+"""The example that is a folder: a config with the files that it reads."""
+
+PROBLEM = "problem"
+"""The example that is a problem file."""
 
 
 @with_examples("init quickstart", "init my-traces try")
@@ -51,3 +59,18 @@ def init_command(
     verbs = (f"plan --problem {here}",) if example == PROBLEM else (f"plan {here}", f"run {here}")
     for verb in verbs:
         output().print(f"  {escape(program())} {verb}", soft_wrap=True)
+
+
+def examples() -> dict[str, tuple[Path, ...]]:
+    """By name, the files of each example, the one to begin with first: ``quickstart``, ``w1`` …, ``my-traces``."""
+    named = sorted(CONFIGS.glob("*.yaml"), key=lambda path: (path.stem.startswith("live"), *_by_number(path.stem)))
+    configs = {path.stem: (path, *sorted(CONFIGS.glob(f"{path.stem}-*.csv"))) for path in named}
+    traces = CONFIGS / TRACES / f"{TRACES}.yaml"
+    beside = sorted(path for path in traces.parent.iterdir() if path != traces)
+    return {**configs, TRACES: (traces, *beside), PROBLEM: (CONFIGS / f"{PROBLEM}.json",)}
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    """w2 before w10."""
+    letters = name.rstrip("0123456789")
+    return letters, int(name[len(letters) :] or 0)

@@ -18,15 +18,15 @@ from migrator.errors import InfeasibleError, MigratorError
 from migrator.execution.ahead import Seen, plan_through
 from migrator.execution.planning import PlannedWindow, Solving, none_found, require_plan
 from migrator.inputs import assemble
-from migrator.log.overhead import with_overhead_of_run
+from migrator.log.changes import with_overhead_of_run
 from migrator.log.records import Assumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
 from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
 from migrator.views.as_json import explanation_to_json, promised_to_json
-from migrator.views.assumed import assumed_lines
 from migrator.views.emit import Emitted, Form, emitted
 from migrator.views.plan import Floor, print_explanation, print_plan
+from migrator.views.sentences import assumed_lines
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
 from planner.budget import FLOOR_COSTS_AT_MOST, Budget, EngineOptions

@@ -17,15 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from executor.catalogue import gpu_model
-from executor.catalogue.mps import MpsCut
 from executor.clock import WallClock
-from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, standing_cuts
+from executor.cuts import CpuCut, MpsCut
 from executor.driver import DriverGpu
 from executor.errors import NoGpuError, UnknownGpuModelError
 from executor.journal import Journal, file_of
 from executor.mig import GpuModel
-from executor.mps.gpu import MpsGpu
+from executor.mps import MpsGpu
 from executor.names import spelled_as
 from executor.opening import open_gpu
 from executor.reconcile import Reconciler
@@ -36,8 +35,7 @@ from migrator.console import escape, note, output, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.execution.real import RealGpu
 from migrator.outputs import require_writable, write_output
-from migrator.profiling.record import Figures, Record, Stretch, View
-from migrator.profiling.rows import Figure, failures, figures, measured_start, rows
+from migrator.profiling.record import Figure, Figures, Record, Stretch, View, failures, figures, measured_start, rows
 from migrator.profiling.stages import Asked, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
 from workloads.profiles.table import parse_profiles, text_of
@@ -222,7 +220,7 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
         NoGpuError: It is not there, or no table can be of it.
         OtherControllerError: Another controller has it.
     """
-    cut = Cut.named(name)
+    cut = CpuCut.named(name)
     if cut is None:
         mind_other_managers(may_refuse=not beside_others)
     else:
@@ -241,7 +239,7 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
             yield RealGpu(gpu, journal, WallClock), label
 
 
-def _driven(name: str, cut: Cut | None, index: int, state: Path) -> DriverGpu:
+def _driven(name: str, cut: CpuCut | None, index: int, state: Path) -> DriverGpu:
     if cut is not None:
         return CpuGpu(cut, state)
     if (share := MpsCut.named(name)) is not None:

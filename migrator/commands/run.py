@@ -1,4 +1,7 @@
-"""``migrator run``: put the run together, refuse what cannot work, then carry it out with its log open."""
+"""``migrator run``: put the run together, refuse what cannot work, then carry it out with its log open.
+
+With ``--resume`` a run that was cut off is carried out again against its log, and then goes on.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,38 @@ from typing import Annotated, Literal
 import typer
 
 from executor.mig import GpuModel
+from migrator import __version__
 from migrator.commands.options import Assignments, BesideOthers, nameable, with_examples
-from migrator.commands.pages import require_page
-from migrator.commands.resume import resume_run
-from migrator.commands.running import OnGpu, begin, print_run, refuse_unlike
+from migrator.commands.pages import require_page, write_page
+from migrator.commands.running import (
+    Begun,
+    OnGpu,
+    begin,
+    carry_out,
+    gpu_of,
+    print_run,
+    refuse_unlike,
+    require_live,
+    telling_what_is_left,
+)
 from migrator.commands.where import Manner
 from migrator.config import Config, read_config
-from migrator.console import progress
+from migrator.console import note, output, progress, warn, warn_of
+from migrator.errors import ConfigError, MigratorError
+from migrator.execution.real import RealGpu, joining
+from migrator.execution.replay import replayed
+from migrator.inputs import assemble
+from migrator.log.records import Resumed, RunFinished, WindowFinished, WindowStarted
+from migrator.log.report import report_of
+from migrator.log.resumed import ResumedLog
+from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
+from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.progress import RunView
+from migrator.views.report import print_report
 from migrator.views.traffic import print_traffic
-from planner.policies.registry import policy_of
+from planner.policies.policy import AnyPolicy
+from planner.policies.registry import POLICIES, VARIANTS, policy_of
 
 
 @with_examples("run quickstart.yaml --windows 2 --out runs/try", "run --resume runs/try")
@@ -145,3 +169,155 @@ def _shown(config: Config, gpu: GpuModel, traffic: RecordedTraffic) -> Iterator[
     print_traffic(config, traffic, console)
     with closing(RunView(config, gpu.memory_slices, console)) as view:
         yield view
+
+
+def resume_run(
+    folder: Path,
+    *,
+    policy: str | None = None,
+    against: str | None = None,
+    on_gpu: OnGpu | None = None,
+    html: Path | None = None,
+) -> None:
+    """Go on with the run in ``folder``, print its report and write its page into ``html``.
+
+    ``policy`` is the file of a policy of the user's own.
+
+    The log of a simulated run then is that of one that was never cut off, but for facts of the wall clock. A run on a
+    real GPU, which is the header's, is joined at the begin of a window. One that is finished already is left alone.
+
+    Raises:
+        LogError: There is no log of ours, or carrying the run out again does not lead to what it holds.
+        RunFolderError: Another process writes the log.
+        ConfigError: The config cannot be used, or is not the one that the run began with.
+        PolicyError: There is no such policy.
+        MigratorError: The run cannot be resumed, or not so; one line says why.
+        JournalError: The file of our instances on a real GPU cannot be used.
+        GpuError: The real GPU is not there, or another, or does not answer.
+        LiveError: A process that a live run cannot do without is gone.
+        ZygoteError: The warm process of a live run is gone.
+        WireError: The folder of a live run's processes cannot be used.
+    """
+    rival = None if against is None else policy_of(against)
+    where = on_gpu or OnGpu()
+    with ResumedLog(folder) as log:
+        stands = log.stands
+        if log.is_finished:
+            note(f"the run in {folder} is finished; nothing is left to do")
+        if policy is not None or not log.is_finished:
+            chosen = _policy_of(stands, policy)
+        if log.is_finished and rival is None:
+            print_report(report_of(stands), output())
+            if html is not None:
+                write_page(html, folder)
+            return
+        config, path = _config(stands), str(stands.folder / CONFIG_FILE)
+        refuse_unlike(rival, config)
+        if not log.is_finished:
+            require_live(config, path)
+        if log.is_finished or config.gpu.backend == "sim":
+            setting, traffic = assemble(config, path)
+            if not log.is_finished:
+                _carry_on(log, chosen, setting, traffic, is_own=policy is not None)
+        else:
+            with gpu_of(config, path, where) as real:
+                assert real is not None
+                setting, traffic = assemble(config, path, real.gpu.model)
+                _join(log, real, where, chosen, setting, traffic)
+    print_run(folder, rival, setting, traffic, html)
+
+
+def _policy_of(stands: ReadLog, named: str | None) -> AnyPolicy:
+    """The policy that the run was begun under.
+
+    Raises:
+        PolicyError: The file holds none.
+        MigratorError: It is another one, or its file has to be given.
+    """
+    name = stands.header.policy
+    if named is None:
+        if name not in {*POLICIES, *VARIANTS}:
+            raise MigratorError(f"{stands.folder}: its policy, {name}, is one of your own; name its file by --policy")
+        return policy_of(name)
+    if not named.endswith(".py"):
+        raise MigratorError(f"--policy {named}: --resume takes a file of your own; this run's policy is {name}")
+    policy = policy_of(named)
+    if policy.name != name:
+        raise MigratorError(f"--policy {named} is {policy.name}; the run in {stands.folder} was begun under {name}")
+    return policy
+
+
+def _config(stands: ReadLog) -> Config:
+    """The config of the run's folder.
+
+    Raises:
+        ConfigError: It cannot be used, or was changed.
+    """
+    path = stands.folder / CONFIG_FILE
+    config = read_config(path)
+    begun_with = stands.entries[0].wall.config_sum
+    if begun_with is not None and begun_with != config_sum(path.read_text("utf-8")):
+        raise ConfigError(f"{path}: was changed after the run began; it goes on with the config that it began with")
+    return config
+
+
+def _join(
+    log: ResumedLog, real: RealGpu, where: OnGpu, policy: AnyPolicy, setting: Setting, traffic: RecordedTraffic
+) -> None:
+    """Go on with a run on a real GPU at the next window for which all can be ready; what was torn is void."""
+    stands = log.stands
+    _warn_of(stands, setting)
+    joins = joining(stands, setting)
+    log.take_up()
+    void = ", ".join(map(str, joins.void)) or "none"
+    if joins.window >= setting.config.windows:
+        note(f"no window is left to join; void: {void}")
+        with telling_what_is_left(real, where):
+            real.clear()
+        log.append(Resumed(window=setting.config.windows, void=joins.void), log.at_s)
+        log.append(RunFinished(windows=setting.config.windows), log.at_s)
+        return
+    note(f"joined at window {joins.window}; void, and in no total: {void}")
+    console = progress()
+    print_traffic(setting.config, traffic, console)
+    with closing(RunView(setting.config, setting.gpu.memory_slices, console)) as view:
+        carry_out(
+            setting,
+            traffic,
+            policy,
+            lambda: log,
+            real=real,
+            where=where,
+            view=view,
+            time_limit_s=stands.header.time_limit_s,
+            begun=Begun(stands, joins),
+        )
+
+
+def _warn_of(stands: ReadLog, setting: Setting) -> None:
+    """What is doubtful of the inputs, and that another version began the run."""
+    warn_of(setting.warnings)
+    version = stands.entries[0].wall.version
+    if version not in (None, __version__):
+        warn(f"version {version} began this run, and this is {__version__}: what is new in the log will be of this one")
+
+
+def _carry_on(log: ResumedLog, policy: AnyPolicy, setting: Setting, traffic: RecordedTraffic, *, is_own: bool) -> None:
+    """Carry the run out again up to where its log ends, and then on to its end."""
+    stands, console = log.stands, progress()
+    _warn_of(stands, setting)
+    print_traffic(setting.config, traffic, console)
+    n_planned, n_settled = len(stands.of(WindowStarted)), len(stands.of(WindowFinished))
+    how_far = f"up to window {n_planned - 1}" if n_planned else "up to its begin"
+    left_out = f"; left out: {log.left_out}" if log.left_out else ""
+    note(f"carried out again {how_far}, to check the log's {len(stands.entries)} records, and then on{left_out}")
+    with closing(RunView(setting.config, setting.gpu.memory_slices, console, n_planned, n_settled)) as view:
+        carry_out(
+            setting,
+            traffic,
+            replayed(stands, policy, is_own=is_own),
+            lambda: log,
+            view=view,
+            time_limit_s=stands.header.time_limit_s,
+            begun=Begun(stands),
+        )

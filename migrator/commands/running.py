@@ -1,4 +1,4 @@
-"""What a new run and one that is taken up again have in common: their GPU, what they tell, their report."""
+"""What a new run and one that is taken up again share: their GPU, their parts, what they tell, their report."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from migrator.errors import LiveError, MigratorError
 from migrator.execution import events
 from migrator.execution.instances import LATE_S
 from migrator.execution.loop import Loop, View
-from migrator.execution.opening import opened_parts
-from migrator.execution.parts import Joining
-from migrator.execution.real import RealGpu, real_gpu
+from migrator.execution.parts import Joining, Parts
+from migrator.execution.real import RealGpu, real_gpu, real_parts
+from migrator.execution.simulated import simulated_parts
 from migrator.execution.watch import NoAnswerError
 from migrator.extras import lacking
 from migrator.inputs import assemble
@@ -219,9 +219,9 @@ def begin(
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run that was begun before, and where it is joined again if it is not carried out anew from its begin."""
+    """A run that was begun before: its log, and where it is joined again if it is not carried out from its begin."""
 
-    stands: ReadLog
+    stands: ReadLog | None = None
     joins: Joining | None = None
 
 
@@ -244,11 +244,10 @@ def carry_out(
     run's folder before that; it goes again if there is none.
 
     Raises:
-        MigratorError: As :func:`migrator.commands.run.run_command` and :func:`migrator.commands.resume.resume_run`
+        MigratorError: As :func:`migrator.commands.run.run_command` and :func:`migrator.commands.run.resume_run`
             have it, with errors of the planner, of the GPU, and of live processes.
     """
     where = where or OnGpu()
-    joins, stands = (None, None) if begun is None else (begun.joins, begun.stands)
     with telling_what_is_left(real, where), ExitStack() as stack:
         is_live = real is not None and setting.config.is_live and not where.manner.dry_run
         log = stack.enter_context(log_of_run()) if is_live else None
@@ -256,18 +255,10 @@ def carry_out(
             stack.enter_context(gone_if_empty(log))
         with untouched_if_refused(real):
             folder = None if log is None else log.folder
-            parts = stack.enter_context(
-                opened_parts(
-                    setting,
-                    traffic,
-                    policy,
-                    real=real,
-                    run=folder,
-                    joins=joins,
-                    stands=stands,
-                    time_limit_s=time_limit_s,
-                )
+            opened = _opened_parts(
+                setting, traffic, policy, real=real, run=folder, begun=begun or Begun(), time_limit_s=time_limit_s
             )
+            parts = stack.enter_context(opened)
             run = Loop(setting, parts, view)
         if where.manner.dry_run:
             standing, ours = ((), lambda _: True) if real is None else (real.gpu.instances(), real.journal.is_ours)
@@ -277,6 +268,44 @@ def carry_out(
         with telling_where(log.folder, where):
             run.carry_out(log, wall)
         return log.folder
+
+
+@contextmanager
+def _opened_parts(
+    setting: Setting,
+    traffic: RecordedTraffic,
+    policy: AnyPolicy,
+    *,
+    real: RealGpu | None,
+    run: Path | None,
+    begun: Begun,
+    time_limit_s: float | None,
+) -> Iterator[Parts]:
+    """What a run is made of; on ``real`` if it is given, and live if ``run`` is given, too: the folder of the run.
+
+    Simulated, real, or live: that is asked here, and nowhere else.
+
+    Raises:
+        ConfigError: The policy cannot run on what was measured; or, live, a model or its data cannot be had.
+        GpuError: The driver does not say what stands.
+        LiveError: A process that the run cannot do without is gone.
+        WireError: The folder of the processes cannot be used.
+    """
+    if real is None:
+        yield simulated_parts(setting, traffic, policy, time_limit_s=time_limit_s)
+        return
+    assert isinstance(policy, Policy)  # others share a GPU without MIG instances, and are refused before
+    joins = begun.joins
+    if run is None:
+        yield real_parts(real, setting, traffic, policy, joins=joins, time_limit_s=time_limit_s)
+        return
+    from migrator.execution.live.opening import live_parts  # noqa: PLC0415 - needs an extra
+
+    opened = live_parts(
+        real, setting, traffic, policy, run, joins=joins, stands=begun.stands, time_limit_s=time_limit_s
+    )
+    with opened as parts:
+        yield parts
 
 
 @contextmanager

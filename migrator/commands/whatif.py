@@ -25,12 +25,10 @@ from migrator.views.page import require_plot_extra
 from migrator.views.progress import GridView
 from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep
-from migrator.whatif.cases import Case, cases_of, check, misfit
-from migrator.whatif.conditions import Condition, read_conditions
 from migrator.whatif.grid import Choice, Grid, Point, Variation, doubts_of, point_text, read_grid, shown
-from migrator.whatif.search import N_HALVINGS, UNMEASURED, Found, Search, read_search
+from migrator.whatif.search import N_HALVINGS, UNMEASURED, Condition, Found, Search, read_conditions, read_search
 from migrator.whatif.search import find as search_for
-from migrator.whatif.sweep import Outcome, Sweep, outcome_of
+from migrator.whatif.sweep import Case, Outcome, Sweep, cases_of, check, misfit, outcome_of
 from planner.problem import Reconfiguration
 from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 from workloads.traffic.trace_store import keep_traces, kept_traces

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from migrator.config import Config
 from migrator.estimates import as_estimated
 from migrator.execution.foresight import Foresight, Opening, observe
-from migrator.execution.models import TabledModels, last_trained
-from migrator.execution.outlook import DIGITS, outlooks
+from migrator.execution.models import DIGITS, TabledModels, last_trained, outlooks
 from migrator.execution.planning import PlannedWindow, Solving, plan_window
 from migrator.execution.posing import estimates_of
 from migrator.log.records import Outlook

@@ -21,9 +21,8 @@ from executor.clock import Clock
 from executor.errors import DriverError, GpuError, GpuLostError, NoGpuError
 from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, Gpu, GpuInstance, UnsureChangeError
 from executor.journal import Journal, Remembered
-from executor.mig import OwnedLayout, Placement
+from executor.mig import OwnedLayout, OwnedTransition, Placement, owned_transition
 from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
-from executor.transition import OwnedTransition, owned_transition
 from migrator.execution import events
 from migrator.execution.changes import FULLY, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
 from migrator.execution.seams import Failed, Note, Ready, Workers

@@ -163,13 +163,8 @@ def window_started(
         queues={tenant.name: _queue(state) for tenant, state in zip(setting.tenants, queues, strict=True)},
         forecast=_forecast(setting, opening, forecast),
         plan_from_step=0 if planned is None else planned.plan_from_step,
-        initial=None if problem is None else _initial(problem),
         expected=None if planned is None else _expected(planned),
-        plan=None if planned is None else _plan(planned.plan),
-        violations=() if planned is None else _violations(planned),
-        rejected_plan=None if planned is None else _rejected(planned),
-        proven_gap=None if planned is None else _proven_gap(planned),
-        unavailable=() if problem is None else _unavailable(problem),
+        **_of_plan(planned),
         warm_up=None if problem is None else _warm_up(problem),
         model_age={
             tenant.name: opening.window - last
@@ -216,14 +211,23 @@ def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records
     )
 
 
-def _initial(problem: Problem) -> records.Json | None:
-    """What the plan begins with."""
-    return None if problem.initial is None else state_to_json(problem.initial)
+def _of_plan(planned: PlannedWindow | None, told: AnyCertificate | None = None) -> dict[str, Any]:
+    """What records of a window, or of its rest, say of the plan; ``told`` is left of a certificate told before.
 
-
-def _unavailable(problem: Problem) -> tuple[records.Json, ...]:
-    """Memory slices that the plan may not touch, in its own steps."""
-    return tuple(map(unavailable_to_json, problem.unavailable))
+    It begins with ``initial``. The slices that are ``unavailable`` it may not touch, in its own steps. The plan that is
+    ``rejected`` is not carried out because it breaks a rule.
+    """
+    if planned is None:
+        return {"initial": None, "plan": None, "violations": ()}
+    problem, verification = planned.problem, planned.verification
+    return {
+        "initial": None if problem.initial is None else state_to_json(problem.initial),
+        "plan": _plan(planned.plan, told),
+        "violations": () if verification is None else tuple(map(str, verification.violations)),
+        "rejected_plan": None if planned.rejected is None else _plan(planned.rejected),
+        "proven_gap": verification.proven_gap if verification is not None and planned.is_planned else None,
+        "unavailable": tuple(map(unavailable_to_json, problem.unavailable)),
+    }
 
 
 def _warm_up(problem: Problem) -> records.WarmUp:
@@ -283,10 +287,6 @@ def _queue(state: QueueState) -> records.Queue:
     )
 
 
-def _violations(planned: PlannedWindow) -> tuple[str, ...]:
-    return () if planned.verification is None else tuple(map(str, planned.verification.violations))
-
-
 def plan_revised(revised: PlannedWindow, reason: str, asked_s: float) -> records.PlanRevised:
     """The plan of a window's rest, and why there is a new one; with what the rest is, beside the window, to pose it."""
     return records.PlanRevised(**_of_rest(revised, reason, asked_s))
@@ -299,13 +299,8 @@ def _of_rest(planned: PlannedWindow, reason: str, asked_s: float, told: AnyCerti
         "from_step": planned.plan_from_step,
         "reason": reason,
         "asked_s": _moment(asked_s),
-        "initial": _initial(planned.problem),
         "rest": {tenant.name: rest_of(tenant) for tenant in planned.problem.tenants},
-        "plan": _plan(planned.plan, told),
-        "violations": _violations(planned),
-        "rejected_plan": _rejected(planned),
-        "proven_gap": _proven_gap(planned),
-        "unavailable": _unavailable(planned.problem),
+        **_of_plan(planned, told),
     }
 
 
@@ -383,16 +378,6 @@ def _plan(plan: MigPlan, told: AnyCertificate | None = None) -> records.Plan:
         return found
     kept = {key: value for key, value in found.certificate.items() if key != "prices"}
     return structs.replace(found, certificate=kept)
-
-
-def _rejected(planned: PlannedWindow) -> records.Plan | None:
-    """The plan that is not carried out because it breaks a rule."""
-    return None if planned.rejected is None else _plan(planned.rejected)
-
-
-def _proven_gap(planned: PlannedWindow) -> float | None:
-    """How far the plan in force is from the best at most by its certificate; ``None`` where it is not the solve's."""
-    return planned.verification.proven_gap if planned.verification is not None and planned.is_planned else None
 
 
 def wall_of(plan: MigPlan) -> Wall:
@@ -483,26 +468,20 @@ def ready(window: int, started: Started, happening: Ready) -> records.Ready:
     )
 
 
-def finished(trained: Trained, accuracy: float) -> records.Finished:
-    """A retraining that ended; the model answers with this accuracy from then on."""
-    return records.Finished(**_trained(trained, accuracy))
-
-
-def checkpoint(trained: Trained, accuracy: float, part: float) -> records.Checkpoint:
-    """A retraining has done ``part`` of its work, and its weights answer with this accuracy from then on."""
-    return records.Checkpoint(**_trained(trained, accuracy), part=part)
-
-
-def _trained(trained: Trained, accuracy: float) -> dict[str, Any]:
-    return {
-        "window": trained.window,
-        "instance": trained.instance_id,
-        "tenant": trained.tenant,
-        "finish_s": _moment(trained.at_s),
+def trained(ended: Trained, accuracy: float) -> records.Finished:
+    """A retraining that ended, or came to a checkpoint; its weights answer with this accuracy from then on."""
+    common: dict[str, Any] = {
+        "window": ended.window,
+        "instance": ended.instance_id,
+        "tenant": ended.tenant,
+        "finish_s": _moment(ended.at_s),
         "accuracy": accuracy,
-        "option": None if trained.option == FULL else trained.option,
-        **trained.facts,
+        "option": None if ended.option == FULL else ended.option,
+        **ended.facts,
     }
+    return (
+        records.Finished(**common) if ended.checkpoint is None else records.Checkpoint(**common, part=ended.checkpoint)
+    )
 
 
 def failed(window: int, started: Started, at_s: float, reason: str) -> records.Failed:

@@ -33,7 +33,7 @@ from migrator.execution.planning import (
     with_ends,
     without_retrainings,
 )
-from migrator.execution.posing import posed, state_of
+from migrator.execution.posing import Starts, posed, state_of
 from migrator.execution.requests import Queues
 from migrator.execution.seams import (
     Asked,
@@ -51,7 +51,6 @@ from migrator.execution.seams import (
     Replanning,
     Trained,
 )
-from migrator.execution.starts import Starts
 from migrator.log.records import Kept
 from migrator.log.trouble import Blind
 from migrator.setting import Setting
@@ -201,13 +200,9 @@ class Instances:
             return None
         opening, state = replace(opening, warm_ups=self._starts.warm_ups), running.next_state
 
-        def answer() -> PlannedWindow | PlannerError:
-            try:
-                return plan_window(self._setting, opening, forecast, state, self._solving, unavailable)
-            except PlannerError as error:
-                return error
-
-        pending = self._submitted(answer)
+        pending = self._submitted(
+            partial(plan_window, self._setting, opening, forecast, state, self._solving, unavailable)
+        )
 
         def as_promised() -> AsPromised | None:
             start_s = opening.window * self._setting.config.window_s
@@ -314,15 +309,9 @@ class Instances:
             first_step = math.floor((self._queues.now_s - seen.window * config.window_s) / config.step_s + 1e-9)
         unavailable = self._unavailable
 
-        def answer() -> Replan | PlannerError:
-            try:
-                forecast = forecast_from(first_step)
-                how = self._solving
-                return plan_rest(
-                    self._setting, seen, so_far, forecast, step, standing, how, unavailable, must=asked.must
-                )
-            except PlannerError as error:
-                return error
+        def answer() -> Replan:
+            forecast, how = forecast_from(first_step), self._solving
+            return plan_rest(self._setting, seen, so_far, forecast, step, standing, how, unavailable, must=asked.must)
 
         self._last_answer = self._submitted(answer)
         n_steps = planned.problem.n_steps - step
@@ -372,12 +361,19 @@ class Instances:
             mask |= placement.memory_mask
         return (Unavailable(memory_slices_in(mask)),) if mask else ()
 
-    def _submitted(self, answer: Callable[[], AnswerT]) -> Future[AnswerT]:
-        """The answer, at once where time stands still meanwhile."""
+    def _submitted(self, answer: Callable[[], AnswerT]) -> Future[AnswerT | PlannerError]:
+        """The answer, or why there is none; at once where time stands still meanwhile."""
+
+        def made() -> AnswerT | PlannerError:
+            try:
+                return answer()
+            except PlannerError as error:
+                return error
+
         if self._solves is not None:
-            return self._solves.submit(answer)
-        done: Future[AnswerT] = Future()
-        done.set_result(answer())
+            return self._solves.submit(made)
+        done: Future[AnswerT | PlannerError] = Future()
+        done.set_result(made())
         return done
 
     def _take_in(self, seen: Opening) -> None:

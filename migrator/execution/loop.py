@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from executor.gpu import LOOK_EVERY_S
 from executor.mig import Layout, OwnedLayout
 from forecaster.forecast import Forecast
+from migrator.config import Config, config_yaml
 from migrator.execution import events
 from migrator.execution.ahead import begun_s, expected_opening
 from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe
-from migrator.execution.models import last_trained
-from migrator.execution.outlook import outlooks
+from migrator.execution.models import last_trained, outlooks
 from migrator.execution.parts import Parts
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.requests import Ledger
@@ -28,7 +30,7 @@ from migrator.execution.rolling import Rolling
 from migrator.execution.seams import Asked, Failed, Happened, Lost, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
-from migrator.log.runlog import RunLog
+from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.log.trouble import Blind
 from migrator.setting import Setting
 from planner.plan import MigPlan
@@ -305,12 +307,10 @@ class Loop:
                 accuracy = self._models.trained(
                     happened.tenant, happened.window, happened.at_s, happened.option, happened.checkpoint
                 )
-                if happened.checkpoint is not None:
-                    self._note(events.checkpoint(happened, accuracy, happened.checkpoint))
-                    return
-                self._trained.add((happened.tenant, happened.window))
-                self._note(events.finished(happened, accuracy))
-                self._rolling.trained(happened)
+                self._note(events.trained(happened, accuracy))
+                if happened.checkpoint is None:
+                    self._trained.add((happened.tenant, happened.window))
+                    self._rolling.trained(happened)
             case Lost():
                 requests = self._traffic.requests(self._served_s)[happened.tenant_index]
                 self._ledger.lose(happened.tenant_index, requests, happened.outcomes)
@@ -387,6 +387,15 @@ class Loop:
     def _note(self, record: Record, wall: Wall | None = None) -> int:
         assert self._log is not None
         return self._log.append(record, self._parts.clock.now_s, wall)
+
+
+def log_of(run: Loop, config: Config, into: Path | None = None) -> ReadLog:
+    """The log of a run that is carried out now; it lies in the new folder ``into``, if one is given, else nowhere."""
+    with TemporaryDirectory() as folder:
+        path = into or Path(folder) / "run"
+        with RunLog(path, config_yaml(config)) as log:
+            run.carry_out(log)
+        return read_log(path)
 
 
 def _replan_every_s(setting: Setting, policy: AnyPolicy) -> float | None:

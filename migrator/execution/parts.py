@@ -24,9 +24,8 @@ from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.problem import Problem
-from workloads.drift import accuracy_at_start
 from workloads.serving.requests import Dispatch, QueueState
-from workloads.tenants import Tenant
+from workloads.tenants import Tenant, accuracy_at_start
 from workloads.traffic.luck import ServiceJitter, service_jitter
 
 
@@ -53,7 +52,6 @@ class Shown(Protocol):
     @property
     def now_s(self) -> float:
         """Seconds since the first window began."""
-        ...
 
 
 class Queued(Protocol):
@@ -62,7 +60,6 @@ class Queued(Protocol):
     @property
     def states(self) -> Sequence[QueueState]:
         """How the requests of each tenant stand."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

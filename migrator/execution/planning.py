@@ -7,7 +7,7 @@ the plan that a run executes.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -104,6 +104,10 @@ class PlannedWindow:
     def next_state(self) -> PhysicalState:
         """What the plan leaves to the next window."""
         return state_after(self.plan)
+
+    def with_lifetimes(self, lifetimes: Iterable[Lifetime]) -> PlannedWindow:
+        """The window as if its plan had these."""
+        return replace(self, plan=replace(self.plan, lifetimes=tuple(lifetimes)))
 
 
 def plan_window(
@@ -252,24 +256,22 @@ def _rest(
 
 def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> PlannedWindow:
     """The window as if these retrainings had not been planned."""
-    lifetimes = tuple(item for item in planned.plan.lifetimes if item.owner not in owners)
-    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
+    return planned.with_lifetimes(item for item in planned.plan.lifetimes if item.owner not in owners)
 
 
 def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
     """The window as if these retrainings had ended by ``step``, if they were to end later."""
-    lifetimes = tuple(
+    return planned.with_lifetimes(
         replace(item, serve_step=min(item.serve_step, step), end_step=step)
         if item.owner in owners and item.create_step < step < item.end_step
         else item
         for item in planned.plan.lifetimes
     )
-    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
 
 
 def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
     """The window as if these retrainings had begun just before ``step``, if they were to begin later."""
-    lifetimes = tuple(
+    return planned.with_lifetimes(
         replace(
             item,
             create_step=step - 1,
@@ -280,18 +282,16 @@ def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> P
         else item
         for item in planned.plan.lifetimes
     )
-    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
 
 
 def with_ends(planned: PlannedWindow, end_steps: Mapping[Owner, int], step: int) -> PlannedWindow:
     """The window as if these retrainings, begun before ``step`` and under way then, were to end at these steps."""
-    lifetimes = tuple(
+    return planned.with_lifetimes(
         replace(item, serve_step=min(item.serve_step, end_steps[item.owner]), end_step=end_steps[item.owner])
         if item.owner in end_steps and item.create_step < step
         else item
         for item in planned.plan.lifetimes
     )
-    return replace(planned, plan=replace(planned.plan, lifetimes=lifetimes))
 
 
 def _answer(

@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from executor.catalogue import gpu_model_names
-from executor.catalogue.mps import MpsCut
 from executor.clock import Clock, WallClock
-from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
+from executor.cuts import CpuCut, MpsCut
 from executor.driver import DriverGpu
 from executor.errors import GpuError, MigModeOffError, NoGpuError, RetryableGpuError
 from executor.gpu import SILENT_S
 from executor.journal import Journal, Remembered, file_of, recorded
 from executor.mig import Layout
-from executor.mps.gpu import MpsGpu
+from executor.mps import MpsGpu
 from executor.opening import open_gpu
 from executor.reconcile import Outcome, Reconciler
 from migrator.config import GpuConfig
@@ -154,7 +153,7 @@ def _opened(asked: GpuConfig, state: Path) -> DriverGpu:
     """
     match asked.backend:
         case "cpu":
-            cut = Cut.named(asked.model)
+            cut = CpuCut.named(asked.model)
             if cut is None:
                 raise NoGpuError(f"gpu.model is {asked.model}; backend cpu takes cpu-CORES-in-SLICES, as cpu-1.6-in-7")
             return CpuGpu(cut, state)

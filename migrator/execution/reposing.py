@@ -22,8 +22,7 @@ from migrator.estimates import Estimate
 from migrator.execution import events
 from migrator.execution.ahead import Seen, begun_s, fallen
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
-from migrator.execution.models import TabledModels, last_trained
-from migrator.execution.outlook import outlooks, unseen, windows_ahead
+from migrator.execution.models import TabledModels, last_trained, outlooks, unseen, windows_ahead
 from migrator.execution.posing import estimates_in, later, plan_from_step_of, posed
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
@@ -312,10 +311,7 @@ class _Retold:
     @property
     def _timelines(self) -> list[AccuracyTimeline]:
         """Each tenant's accuracy so far."""
-        if not self._is_live:
-            return self._models.timelines
-        ordered = (sorted(own.items()) for own in self._measured)
-        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+        return list(map(AccuracyTimeline.of, self._measured)) if self._is_live else self._models.timelines
 
     def _outlook(self, window: int, index: int, timeline: AccuracyTimeline, in_time: float) -> records.Outlook:
         """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""

@@ -22,27 +22,22 @@ class Queues(Protocol):
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
         """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
-        ...
 
     @property
     def states(self) -> Sequence[QueueState]:
         """How each queue stands."""
-        ...
 
     @property
     def now_s(self) -> float:
         """How far all queues have come."""
-        ...
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
         """By server id, when the batch in service at :attr:`now_s` ends, as far as known."""
-        ...
 
     @property
     def are_real(self) -> bool:
         """Whether requests really were answered, or not: then it does not matter what is known of the GPU."""
-        ...
 
     def advance(
         self,
@@ -52,7 +47,6 @@ class Queues(Protocol):
         until_s: float,
     ) -> list[Outcomes]:
         """Bring every queue to ``until_s`` with the tenant's servers; outcomes by tenant, as far as known."""
-        ...
 
 
 class SimulatedQueues:

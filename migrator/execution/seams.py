@@ -8,6 +8,7 @@ come.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -77,22 +78,18 @@ class Workers(Protocol):
 
     def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
         """Start the owner's worker now, as one of ``n_at_once`` that start together; one that retrains, like this."""
-        ...
 
     def drain(self, instance_id: str) -> float:
         """The worker is about to be stopped and takes no further work; when it is done with what it has."""
-        ...
 
     def stop(self, instance_id: str) -> Failed | None:
         """End the worker; no happening of it follows. The answer is how it failed, if it had by now and unheard."""
-        ...
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         """Wait for the first happenings, until the clock shows ``until_s`` at the latest; all of one moment, in order.
 
         What happened between two calls comes first, with its own time.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +182,6 @@ class Note(Protocol):
 
     def __call__(self, record: Record, wall: Wall | None = None) -> int:
         """The record's number."""
-        ...
 
 
 class Sharing(Protocol):
@@ -204,47 +200,38 @@ class Sharing(Protocol):
     @property
     def kind(self) -> str:
         """How the log calls it."""
-        ...
 
     @property
     def layout(self) -> OwnedLayout[Owner] | None:
         """Who holds which instance."""
-        ...
 
     @property
     def promised(self) -> Mapping[str, str] | None:
         """Which retrainings are to end in the running window."""
-        ...
 
     @property
     def known_s(self) -> float:
         """Up to then is known what stood: what became of later requests is not counted yet. Infinite if it all is."""
-        ...
 
     def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow | None:
         """What is to be done in the window; ``None`` where it is decided from moment to moment."""
-        ...
 
     def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead | None:
         """Begin to plan a window that has not begun, from what is promised for its start; ``None`` if that cannot be.
 
         Whoever asked for it asks for no plan that there may be until then.
         """
-        ...
 
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:
         """Take up the window; before window 0, have everything in place first."""
-        ...
 
     def wait(self, until_s: float) -> float:
         """Wait for the next moment at which something is due or happens; that moment, ``until_s`` at the latest."""
-        ...
 
     def serve(
         self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
     ) -> tuple[float, Sequence[Outcomes]]:
         """Serve until then, or until what serving alone can tell has happened: how far it came, outcomes by tenant."""
-        ...
 
     def act(self, now_s: float, note: Note) -> Iterable[Happened]:
         """Take note of what happened and do what is due, requests being served up to ``now_s``.
@@ -255,7 +242,6 @@ class Sharing(Protocol):
         Raises:
             NoAnswerError: The driver has not answered for too long, or MIG mode is off.
         """
-        ...
 
     def replan(
         self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
@@ -265,12 +251,37 @@ class Sharing(Protocol):
         ``act`` tells the rest. ``seen`` is what is known by now; ``forecast_from`` gives the forecast of the window's
         steps from one on.
         """
-        ...
 
     def close(self) -> None:
         """End what is under way on other threads; nothing follows."""
-        ...
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """By tenant what could have been served in each second of a window, where instances do not show it."""
-        ...
+
+
+class WithoutInstances:
+    """What is the same in every :class:`Sharing` of a simulated GPU that has no instances.
+
+    Attributes:
+        layout: Always ``None``.
+    """
+
+    layout: OwnedLayout[Owner] | None = None
+
+    @property
+    def known_s(self) -> float:
+        """All is known: the GPU is simulated."""
+        return math.inf
+
+    def plan(self, opening: Opening, forecast: Forecast) -> None:
+        """Nothing yet: it is decided from moment to moment."""
+
+    def replan(
+        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+    ) -> Sequence[Replanning | Replanned]:
+        """Never: there is no plan."""
+        del seen, forecast_from, asked, note
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way elsewhere."""

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 import numpy as np
 
-from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.estimates import as_carried_out, service_factors
 from migrator.execution import events
@@ -26,7 +25,7 @@ from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.posing import estimates_in, salvages_in
 from migrator.execution.requests import SimulatedQueues
-from migrator.execution.seams import Asked, Lost, Note, Replanned, Replanning, Trained
+from migrator.execution.seams import Lost, Note, Trained, WithoutInstances
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.errors import EngineError
@@ -109,14 +108,13 @@ class _Part:
         return self.known.point_in_turns(quanta / QUANTA).rate_rps
 
 
-class Shares:
+class Shares(WithoutInstances):
     """Sharing by MPS: the policy decides as a window begins, when a retraining ends, and as often as it asks.
 
     A retraining that is unfinished at its window's end is given up: the next one has newer data.
     """
 
     kind = "shares"
-    layout: OwnedLayout[Owner] | None = None
     promised: Mapping[str, str] | None = None
 
     def __init__(
@@ -145,14 +143,6 @@ class Shares:
         self._ends_s: dict[int, float] = {}
         self._accuracies: tuple[float, ...] = ()
         self._ahead_rps = np.empty((0, len(self._parts)))
-
-    @property
-    def known_s(self) -> float:
-        """All is known: the GPU is simulated."""
-        return math.inf
-
-    def plan(self, opening: Opening, forecast: Forecast) -> None:
-        """Nothing yet: shares are decided from moment to moment."""
 
     def plan_ahead(self, opening: Opening, forecast: Forecast) -> None:
         """Never: there is no plan."""
@@ -219,16 +209,6 @@ class Shares:
         if not at_window_end and (ended or (is_due and self._next is None)):
             self._decide(note)
         return ended
-
-    def replan(
-        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
-    ) -> Sequence[Replanning | Replanned]:
-        """Never: the policy says itself how often it decides."""
-        del seen, forecast_from, asked, note
-        return ()
-
-    def close(self) -> None:
-        """Do nothing: nothing is under way elsewhere."""
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """What each tenant's processes could have served in the window's seconds, and missed while they restarted."""

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
@@ -45,14 +44,6 @@ ReadyAt = Callable[[Placement, Owner, float], float | None]
 """The second at which a worker started then, in that place, is ready; ``None``: it takes as long as it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    """A worker that is said to be in an instance."""
-
-    gi_id: int
-    name: str
-
-
 class SimWorkers:
     """Workers that are not there: each takes its model's documented time to start, with jitter if there is any.
 
@@ -72,7 +63,7 @@ class SimWorkers:
     ) -> None:
         self._gpu, self._clock, self._tenants, self._ready_at = gpu, clock, tenants, ready_at
         self._seed, self._window_s = seed, window_s
-        self._clients: dict[str, _Client] = {}
+        self._clients: dict[str, tuple[int, str]] = {}  # by instance, of the GPU instance, and whose worker
         self._n_starts: Counter[tuple[int, str]] = Counter()
         self._to_come: list[tuple[float, int, Happening]] = []
         self._n_happenings = 0
@@ -81,10 +72,9 @@ class SimWorkers:
         self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
     ) -> None:
         """Start a worker; from now on the instance cannot be destroyed under it."""
-        client = _Client(instance.gi_id, str(owner))
+        client = self._clients[instance_id] = instance.gi_id, str(owner)
         if self._gpu is not None:
-            self._gpu.attach(client.gi_id, client.name)
-        self._clients[instance_id] = client
+            self._gpu.attach(*client)
         tenant = self._tenants[owner.tenant]
         start_up = tenant.worker_start if owner.task is Task.INFERENCE else tenant.trainer_start
         begin_s = self._clock.now_s
@@ -109,7 +99,7 @@ class SimWorkers:
         client = self._clients.pop(instance_id)
         if self._gpu is not None:
             with suppress(InstanceNotFoundError, InvalidArgumentError):  # it may be gone from under the worker
-                self._gpu.detach(client.gi_id, client.name)
+                self._gpu.detach(*client)
         own = sorted(item for item in self._to_come if item[2].instance_id == instance_id)
         unheard = (happening for at_s, _, happening in own if at_s <= self._clock.now_s)
         failure = next((happening for happening in unheard if isinstance(happening, Failed)), None)

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from executor.mig import OwnedLayout
 from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
 from migrator.estimates import as_carried_out, as_estimated, service_factors
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.posing import estimates_of, posed
-from migrator.execution.seams import Asked, AsPromised, Lost, Note, PlannedAhead, Replanned, Replanning, Trained
+from migrator.execution.seams import AsPromised, Lost, Note, PlannedAhead, Trained, WithoutInstances
 from migrator.setting import Setting
 from planner.policies.policy import Knows
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
-from planner.problem import Owner
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.table import ServiceRow
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
@@ -58,14 +56,13 @@ class _Measured:
     training_s: Mapping[str, float]
 
 
-class Turns:
+class Turns(WithoutInstances):
     """Sharing by turns: the tenant with the earliest deadline next, its batch as large as the policy allows.
 
     It is the run's clock and its queues as well: one simulation serves all tenants, batch after batch.
     """
 
     kind = "turns"
-    layout: OwnedLayout[Owner] | None = None
 
     def __init__(self, setting: Setting, policy: TurnPolicy, jitter: ServiceJitter | None) -> None:
         """Look up what was measured on the whole GPU.
@@ -99,11 +96,6 @@ class Turns:
         return {names[one.tenant_index]: one.option.name for one in self._course.retrainings if one.pace > 0}
 
     @property
-    def known_s(self) -> float:
-        """All is known: the GPU is simulated."""
-        return math.inf
-
-    @property
     def states(self) -> Sequence[QueueState]:
         """How the requests of each tenant stand; the GPU is one server for all of them."""
         state = self._state
@@ -112,9 +104,6 @@ class Turns:
             QueueState(head, tail, busy_until, state.now_s, n_batches)
             for head, tail, n_batches in zip(state.heads, self._tails, state.n_batches, strict=True)
         ]
-
-    def plan(self, opening: Opening, forecast: Forecast) -> None:
-        """Nothing yet: whose turn it is shows as requests come."""
 
     def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead:
         """Nothing is done before the window: its course is settled as it begins, from what is known now."""
@@ -171,16 +160,6 @@ class Turns:
             ended.append(self._ending.popleft())
             self._revalue(ended[-1])
         return ended
-
-    def replan(
-        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
-    ) -> Sequence[Replanning | Replanned]:
-        """Never: there is no plan."""
-        del seen, forecast_from, asked, note
-        return ()
-
-    def close(self) -> None:
-        """Do nothing: nothing is under way elsewhere."""
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """What the GPU could have served of each tenant in the part of a second that other tenants' batches left.

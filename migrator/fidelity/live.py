@@ -36,7 +36,7 @@ from workloads.errors import WorkloadError
 from workloads.profiles.operating_point import OperatingPoint, operating_points
 from workloads.serving.advance import advance
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
-from workloads.serving.tally import SecondCounts, Tally
+from workloads.serving.tally import Added, SecondCounts, Tally
 
 BIN_S = 10
 """Lost goodput is compared by so many seconds, and beside the same series so much later."""
@@ -52,7 +52,7 @@ _UNLUCKY = AccuracyTimeline((0.0,), (0.0,))
 
 
 @dataclass(frozen=True, slots=True)
-class Nearness:
+class Nearness(Added):
     """Some requests as they were counted live, and as they were simulated.
 
     Attributes:
@@ -63,11 +63,11 @@ class Nearness:
         simulated_goodput: Expected.
     """
 
-    arrivals: int
-    live_in_time: int
-    simulated_in_time: int
-    live_goodput: int
-    simulated_goodput: float
+    arrivals: int = 0
+    live_in_time: int = 0
+    simulated_in_time: int = 0
+    live_goodput: int = 0
+    simulated_goodput: float = 0.0
 
     @property
     def in_time_points(self) -> float | None:
@@ -187,9 +187,7 @@ class LiveFidelity:
 
 def total_of(parts: Iterable[Nearness]) -> Nearness:
     """All of them together."""
-    columns = ("arrivals", "live_in_time", "simulated_in_time", "live_goodput", "simulated_goodput")
-    rows = [[getattr(part, name) for name in columns] for part in parts]
-    return Nearness(*map(sum, zip(*rows, strict=True)))
+    return sum(parts, Nearness())
 
 
 def _by_bin(values: FloatArray) -> FloatArray:

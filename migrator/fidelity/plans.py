@@ -13,28 +13,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from executor.mig import Placement
 from forecaster.forecast import FloatArray
-from migrator.config import config_yaml
-from migrator.execution.loop import Loop, View
+from migrator.execution.loop import Loop, View, log_of
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.simulated import simulated_backend, simulated_parts
 from migrator.log.records import Finished, WindowFinished
-from migrator.log.runlog import RunLog, read_log
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.problem import Owner, Problem, Task
+from workloads.serving.tally import Added
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(Added):
     """What a plan says of some tenants in a window, and what came of it; requests, and goodput with weights.
 
     Attributes:
@@ -50,15 +47,6 @@ class Promise:
     achieved_goodput: float = 0.0
     expected_lost: float = 0.0
     achieved_lost: float = 0.0
-
-    def __add__(self, other: Promise) -> Promise:
-        return Promise(
-            self.arrivals + other.arrivals,
-            self.expected_goodput + other.expected_goodput,
-            self.achieved_goodput + other.achieved_goodput,
-            self.expected_lost + other.expected_lost,
-            self.achieved_lost + other.achieved_lost,
-        )
 
     @property
     def goodput_excess(self) -> float:
@@ -95,10 +83,7 @@ def measured(
     promises = _Promises(setting.config.window_s, setting.config.step_s)
     backend = simulated_backend(setting, promises.ready_s if start_as_planned else None)
     run = Loop(setting, simulated_parts(setting, traffic, backend=backend), promises)
-    with TemporaryDirectory() as folder:
-        with RunLog(Path(folder) / "run", config_yaml(setting.config)) as log_of_run:
-            run.carry_out(log_of_run)
-        log = read_log(Path(folder) / "run")
+    log = log_of(run, setting.config)
     finished = log.settled
     return tuple(
         WindowFidelity(

@@ -25,6 +25,7 @@ from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.records import Finished, Tenant
 from migrator.log.runlog import ReadLog
 from workloads.arrays import FloatArray
+from workloads.serving.tally import Added
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class SecondAccounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class Account(Added):
     """Requests by class; they add up to the arrivals. Accounts add up with ``+``."""
 
     goodput: float = 0.0
@@ -87,9 +88,6 @@ class Account:
     reconfiguration: float = 0.0
     forecast: float = 0.0
     queueing: float = 0.0
-
-    def __add__(self, other: Account) -> Account:
-        return Account(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Account)))
 
     @property
     def arrivals(self) -> float:

@@ -15,7 +15,7 @@ from typing import Annotated, Generic, TypeVar, get_args
 from msgspec import Meta, Struct, ValidationError, to_builtins
 from msgspec.json import Decoder
 
-from executor.summed import summed, without_sum
+from executor.files import summed, without_sum
 from migrator.errors import LogError
 from migrator.log.records import AnyRecord, Count, Record, Wall
 

@@ -11,10 +11,9 @@ from itertools import accumulate
 from migrator.log import records
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
 from migrator.log.live import LiveFacts, live_facts
-from migrator.log.replans import Replans, replans_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
-from migrator.log.trouble import Blind, Trouble, blind_in, trouble_of
+from migrator.log.trouble import Blind, Replans, Trouble, blind_in, replans_of, trouble_of
 from workloads.serving.tally import Totals, latency_percentile_ms, merge_histograms
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")

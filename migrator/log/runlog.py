@@ -22,9 +22,7 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 from zlib import crc32
 
-from executor.input_file import read_input
-from executor.summed import is_torn
-from executor.whole_file import sync_folder
+from executor.files import is_torn, read_input, sync_folder
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
 from migrator.log.line import ALTERED, Entry, entry_in, line_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from migrator.log.account import SecondAccounts, accounts
 from migrator.log.records import PlanRevised, Promise, RunStarted, WindowStarted
 from migrator.log.runlog import ReadLog
 from workloads.arrays import FloatArray
+from workloads.serving.tally import Added
 
 POINTS = 10.0
 """Difference in points of the arrivals from which on it is told."""
@@ -63,7 +64,7 @@ class Surprise:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _Sums(Added):
     """Requests of the seconds that a plan covers: promised, and what became of them; they add up over tenants."""
 
     expected: float = 0.0
@@ -76,9 +77,6 @@ class _Sums:
     below_forecast: float = 0.0
     reconfiguration: float = 0.0
     queueing: float = 0.0
-
-    def __add__(self, other: _Sums) -> _Sums:
-        return _Sums(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(_Sums)))
 
 
 def surprises(log: ReadLog) -> tuple[Surprise, ...]:

@@ -1,4 +1,4 @@
-"""What the driver refused, what others did to the GPU, and what goodput that may have cost; from the log alone.
+"""What did not go as planned, from the log alone: refusals of the driver, deeds of others, and plans made anew.
 
 What a run would have come to on a GPU that does what it is asked to is not in its log. What its windows' first plans
 promised is. So the goodput of the windows in which something was refused is held against their plans, and that of the
@@ -7,11 +7,22 @@ other windows against theirs: plans are cautious, and forecasts err, without any
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from migrator.log import records
-from migrator.log.records import Change, NotRevised, Others, Outcome, PlanRevised, WindowFinished, WindowStarted
+from migrator.log.records import (
+    Change,
+    NotRevised,
+    Others,
+    Outcome,
+    PlanKept,
+    PlanRevised,
+    WindowFinished,
+    WindowStarted,
+)
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import first_second
 
@@ -135,3 +146,49 @@ def _kept(log: ReadLog, windows: Iterable[tuple[WindowStarted, WindowFinished]])
     if expected <= 0 or not arrivals:
         return None
     return Kept(n_windows, 100 * promised / expected, 100 * goodput / arrivals)
+
+
+@dataclass(frozen=True, slots=True)
+class Replans:
+    """Plans of the rest of a window, made beside one that was followed.
+
+    Attributes:
+        every_s: The pace that was asked for.
+        changed: How often the new plan took the running one's place, by cause.
+        kept: How often the running one went on, by cause.
+        late: How often that was because the new plan was not there in time.
+        gain: Expected goodput of the new plans that were taken over that of going on, in requests; where going on was
+            possible.
+        solve_s: Median wall seconds of a solve; ``None`` where none is known.
+    """
+
+    every_s: float
+    changed: Mapping[str, int]
+    kept: Mapping[str, int]
+    late: int
+    gain: float
+    solve_s: float | None
+
+    @property
+    def total(self) -> int:
+        """How often there was a wish for another plan."""
+        return sum(self.changed.values()) + sum(self.kept.values())
+
+
+def replans_of(log: ReadLog) -> Replans | None:
+    """What the log tells of them; ``None`` where the run planned each window once."""
+    every_s = log.header.replan_every_s
+    if every_s is None:
+        return None
+    changed = [entry for entry in log.entries_of(PlanRevised) if entry.record.cause is not None]
+    kept = log.entries_of(PlanKept)
+    took_s = [entry.wall.solve_s for entry in (*changed, *kept)]
+    seconds = [solve_s for solve_s in took_s if solve_s is not None]
+    return Replans(
+        every_s=every_s,
+        changed=dict(Counter(str(entry.record.cause) for entry in changed)),
+        kept=dict(Counter(str(entry.record.cause) for entry in kept)),
+        late=sum(entry.record.why is records.Kept.LATE for entry in kept),
+        gain=sum(entry.record.gain or 0.0 for entry in changed),
+        solve_s=median(seconds) if seconds else None,
+    )

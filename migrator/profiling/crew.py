@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import zmq
 
 from executor.driver import DriverGpu
@@ -25,7 +26,6 @@ from executor.messages import MessageError, as_text, packed
 from executor.zygote import LIMIT_S, Event, Exited, Forked, Reached, Zygote
 from migrator.profiling.record import StartPhases, Stretch
 from migrator.profiling.stages import Load
-from migrator.profiling.stopwatch import Stopwatch
 from migrator.profiling.subjects import Subject
 from workloads.learning.course import CourseFile, Failed, Option, Stepped
 from workloads.live.messages import (
@@ -42,6 +42,52 @@ from workloads.live.messages import (
 )
 from workloads.live.wire import HEART, WORKER, WORKERS, private_folder, router
 from workloads.live.worker import Setup
+
+LEAST_PASSES = 3
+"""A stretch holds no fewer batches or steps, however long they take."""
+
+
+class Stopwatch:
+    """Takes the time of one process's passes, which follow each other without a pause.
+
+    Attributes:
+        n_passes: Done so far.
+        stretch: What was measured; ``None`` until it is.
+    """
+
+    def __init__(self, samples_per_pass: float, cpu_s: Callable[[], float]) -> None:
+        """``cpu_s`` is the CPU time that the process has used so far."""
+        self.n_passes = 0
+        self.stretch: Stretch | None = None
+        self._samples_per_pass, self._cpu_s = samples_per_pass, cpu_s
+        self._from_s = self._until_s = self._cpu_since_s = 0.0
+        self._is_asked = False
+        self._took_s: list[float] | None = None
+
+    def measure(self, from_s: float, until_s: float) -> None:
+        """Measure what begins after the one moment, until something ends after the other."""
+        self._is_asked, self._from_s, self._until_s = True, from_s, until_s
+
+    def passed(self, took_s: Sequence[float], at_s: float) -> None:
+        """These passes are done, the last of them at ``at_s``."""
+        self.n_passes += len(took_s)
+        if not self._is_asked or self.stretch is not None:
+            return
+        if self._took_s is None:
+            if at_s >= self._from_s:  # the next pass is the first that counts
+                self._took_s, self._cpu_since_s = [], self._cpu_s()
+            return
+        self._took_s += took_s
+        if at_s >= self._until_s and len(self._took_s) >= LEAST_PASSES:
+            self.stretch = Stretch(
+                n_passes=len(self._took_s),
+                n_samples=len(self._took_s) * self._samples_per_pass,
+                span_s=sum(self._took_s),
+                median_s=float(np.median(self._took_s)),
+                p95_s=float(np.quantile(self._took_s, 0.95, method="higher")),
+                cpu_s=self._cpu_s() - self._cpu_since_s,
+            )
+
 
 STUCK_S = 300.0
 """A process that says nothing for so long, where it should, is given up."""

@@ -9,12 +9,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from migrator.assumed import assumed_in_any
 from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
 from migrator.console import escape
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
-from migrator.views.assumed import assumed_lines
 from migrator.views.palette import shown
+from migrator.views.sentences import assumed_lines
 
 _HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 
@@ -29,10 +30,7 @@ def by_workload(scores: Sequence[Score]) -> dict[str, list[Score]]:
 
 def assumed_by_all(scores: Sequence[Score]) -> tuple[Assumed, ...]:
     """What was assumed under any policy, on any segment."""
-    found: list[Assumed] = []
-    for score in scores:
-        found += [item for item in score.assumed if item not in found]
-    return tuple(found)
+    return assumed_in_any(score.assumed for score in scores)
 
 
 def far_from_plans(scores: Sequence[Score]) -> list[str]:

@@ -10,8 +10,7 @@ from typing import Literal
 
 import yaml
 
-from executor.mig import Layout, OwnedLayout, Placement
-from executor.transition import owned_transition
+from executor.mig import Layout, OwnedLayout, Placement, owned_transition
 from migrator.console import printable
 from migrator.execution.changes import Change, changes_of
 from planner.plan import MigPlan

@@ -17,9 +17,8 @@ from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score,
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown
-from migrator.whatif.conditions import METRICS, Condition
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
-from migrator.whatif.search import UNMEASURED
+from migrator.whatif.search import METRICS, UNMEASURED, Condition
 from migrator.whatif.sweep import Outcome, Sweep
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from rich.text import Text
 from executor.mig import OwnedLayout, Profile, memory_slices_in
 from migrator.console import escape
 from migrator.views.fitted import fitted
-from migrator.views.floors import floors_in_words
 from migrator.views.palette import SHORT
+from migrator.views.sentences import floors_in_words
 from migrator.views.strips import (
     COLOURS,
     GUTTER,

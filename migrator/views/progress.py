@@ -13,7 +13,7 @@ from migrator.console import escape
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow
 from migrator.log.trouble import Blind
-from migrator.views.floors import floors_in_words
+from migrator.views.sentences import floors_in_words
 from migrator.views.strips import layout_strip
 from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import Outcome, best_of

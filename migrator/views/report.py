@@ -12,14 +12,11 @@ from rich.table import Table
 from migrator.console import escape
 from migrator.log.live import BECAME, LiveFacts
 from migrator.log.records import Cause, RunStarted, Scale, Tenant
-from migrator.log.replans import Replans
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
-from migrator.log.trouble import Trouble
+from migrator.log.trouble import Replans, Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
-from migrator.views.assumed import assumed_lines
 from migrator.views.fitted import fitted, left_out_text
-from migrator.views.floors import floors_in_words
-from migrator.views.surprise import surprise_lines
+from migrator.views.sentences import assumed_lines, floors_in_words, surprise_lines
 
 _HEADINGS = {
     "model age": "mo-\ndel\nage",

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.console import escape
-from migrator.views.assumed import assumed_lines
-from migrator.whatif.conditions import Verdict
+from migrator.views.sentences import assumed_lines
 from migrator.whatif.grid import Choice, point_text
-from migrator.whatif.search import UNMEASURED, Found
+from migrator.whatif.search import UNMEASURED, Found, Verdict
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000

@@ -18,8 +18,8 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from executor.input_file import read_input
-from executor.refusal import Refusal
+from executor.errors import Refusal
+from executor.files import read_input
 from planner.errors import PlannerError
 
 if TYPE_CHECKING:

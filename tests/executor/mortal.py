@@ -9,12 +9,12 @@ from typing import Any
 import pynvml
 import pytest
 
+from executor.files import summed
 from executor.folders import FolderGpu
 from executor.gpu import Gpu
 from executor.journal import Journal
 from executor.nvml import NvmlGpu
 from executor.smi import SmiGpu
-from executor.summed import summed
 
 _NVML_CALLS = (
     "nvmlDeviceCreateGpuInstanceWithPlacement",

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from executor.catalogue import gpu_model
-from executor.discovery import DriverProfile, card_name, disagreements, discovered_model
-from executor.mig import GpuModel, Variant
+from executor.discovery import card_name, disagreements, discovered_model
+from executor.mig import GpuModel, Profile, Variant
 from tests.standin.cards import A30, A100_40, A100_80, CARDS, H100_80, RTX_PRO_6000, TWO_HALVES, Card
 
 
-def profiles_of(card: Card) -> list[DriverProfile]:
+def profiles_of(card: Card) -> list[Profile]:
     return [
-        DriverProfile(
+        Profile(
             name=facts.name,
             gi_profile_id=facts.id,
             compute_slices=facts.compute_slices,

@@ -11,8 +11,8 @@ import pytest
 
 from executor.catalogue import gpu_model, mps_cut
 from executor.clock import VirtualClock
-from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, ways
+from executor.cuts import CpuCut
 from executor.discovery import card_name
 from executor.driver import DriverGpu
 from executor.errors import (
@@ -25,12 +25,11 @@ from executor.errors import (
 )
 from executor.folders import FolderGpu
 from executor.gpu import Gpu, GpuInstance, PartialChangeError
-from executor.mig import GpuModel, Layout, Placement
-from executor.mps.gpu import MpsGpu
+from executor.mig import Destroy, GpuModel, Layout, Placement, transition
+from executor.mps import MpsGpu
 from executor.nvml import NvmlGpu
 from executor.sim import Faults, SimGpu
 from executor.smi import SmiGpu
-from executor.transition import Destroy, transition
 from tests.executor.cpu.kernel import Faulty, Kernel, never
 from tests.executor.cpu.real import in_share, real_way
 from tests.executor.mps.card import real_mps_gpu
@@ -169,7 +168,7 @@ def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextMan
 
 
 def mps_bench(gpu: MpsGpu) -> Bench:
-    files = gpu._files = Faulty(gpu.files)
+    files = gpu.files = Faulty(gpu.files)
 
     @contextmanager
     def client_in(gpu_instance: GpuInstance) -> Iterator[None]:
@@ -198,7 +197,7 @@ def real_mps_maker(request: pytest.FixtureRequest) -> Bench:
 def fake_cpu_maker(version: int, slices: int) -> Callable[[pytest.FixtureRequest], Bench]:
     def make(request: pytest.FixtureRequest) -> Bench:
         kernel = Kernel(request.getfixturevalue("tmp_path") / "cgroup", version)
-        gpu = CpuGpu(Cut(0.8, slices), kernel.base, kernel.ways())
+        gpu = CpuGpu(CpuCut(0.8, slices), kernel.base, kernel.ways())
 
         @contextmanager
         def client_in(gpu_instance: GpuInstance) -> Iterator[None]:
@@ -214,7 +213,7 @@ def fake_cpu_maker(version: int, slices: int) -> Callable[[pytest.FixtureRequest
 def real_cpu_maker(way: str) -> Callable[[pytest.FixtureRequest], Bench]:
     def make(request: pytest.FixtureRequest) -> Bench:
         state = request.getfixturevalue("tmp_path")
-        gpu = CpuGpu(Cut(0.8), state, real_way(way, state))
+        gpu = CpuGpu(CpuCut(0.8), state, real_way(way, state))
         request.addfinalizer(lambda: carry_out(gpu, Layout()))
         return cpu_bench(gpu, lambda gpu_instance: in_share(gpu, gpu_instance))
 

@@ -11,15 +11,14 @@ import pytest
 
 from executor.catalogue import mps_cut
 from executor.clock import VirtualClock
-from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
+from executor.cuts import CpuCut
 from executor.driver import DriverGpu
 from executor.folders import FolderGpu
 from executor.gpu import GpuInstance
 from executor.journal import Journal
 from executor.mig import Layout
-from executor.mps.daemon import Daemon
-from executor.mps.gpu import MpsGpu
+from executor.mps import Daemon, MpsGpu
 from executor.nvml import NvmlGpu
 from executor.reconcile import Patience, Reconciler
 from executor.smi import SmiGpu
@@ -173,7 +172,7 @@ OF_A_CPU = [
 
 @pytest.mark.parametrize(("version", "seed"), OF_A_CPU)
 def test_the_same_where_instances_are_shares_of_a_cpu(tmp_path: Path, version: int, seed: int) -> None:
-    gpu = CpuGpu(Cut(1.6), tmp_path, Kernel(tmp_path / "cgroup", version).ways())
+    gpu = CpuGpu(CpuCut(1.6), tmp_path, Kernel(tmp_path / "cgroup", version).ways())
     hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
 
 

@@ -37,16 +37,15 @@ from hypothesis.stateful import (
 
 from executor.catalogue import gpu_model, mps_cut
 from executor.clock import VirtualClock
-from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu
+from executor.cuts import CpuCut
 from executor.driver import DriverGpu
 from executor.errors import GpuError
 from executor.folders import FolderGpu
 from executor.gpu import Gpu, GpuInstance
 from executor.journal import Journal
 from executor.mig import Layout, Placement
-from executor.mps.daemon import Daemon
-from executor.mps.gpu import MpsGpu
+from executor.mps import Daemon, MpsGpu
 from executor.nvml import NvmlGpu
 from executor.processes import born
 from executor.reconcile import Patience, Reconciler
@@ -296,7 +295,7 @@ class CpuWorld(FolderWorld):
     def __init__(self, base: Path, version: int, slices: int) -> None:
         shutil.rmtree(base, ignore_errors=True)
         self.kernel, self.next_pid = Kernel(base, version), 4711
-        gpu, truth = (CpuGpu(Cut(1.0, slices), base, self.kernel.ways()) for _ in range(2))
+        gpu, truth = (CpuGpu(CpuCut(1.0, slices), base, self.kernel.ways()) for _ in range(2))
         super().__init__(gpu, truth)
         gpu.shares.files = self.files
 
@@ -324,7 +323,7 @@ class MpsWorld(FolderWorld):
     def __init__(self, standin: MpsStandIn, card: str) -> None:
         gpu, truth = (MpsGpu(mps_cut(card), 0, standin.state) for _ in range(2))
         super().__init__(gpu, truth)
-        gpu._files = self.files
+        gpu.files = self.files
 
     def _marks(self, gi_id: int) -> list[Path]:
         (found,) = (item for item in self.standing() if item.gi_id == gi_id)
@@ -645,7 +644,7 @@ def test_whatever_happens_nothing_is_lost_and_nothing_of_others_is_touched(
     # Its daemon and the processes of this machine are others' business: tests/executor/mps.
     monkeypatch.setattr(Daemon, "ensure", lambda daemon: daemon._make_folders())
     monkeypatch.setattr(Daemon, "quit", lambda _: None)
-    monkeypatch.setattr("executor.mps.gpu.started_with", lambda *_: ())
+    monkeypatch.setattr("executor.mps.started_with", lambda *_: ())
     monkeypatch.setattr("executor.reconcile.is_alone_at_driver", lambda: Happenings.now.is_alone())  # noqa: PLW0108
     make_world = worlds(backend, request)
     run_state_machine_as_test(

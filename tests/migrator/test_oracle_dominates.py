@@ -24,7 +24,7 @@ from planner.policies.registry import MIG_POLICIES as POLICIES
 from planner.problem import PhysicalState, Problem
 from planner.verify import verify
 from planner.verify.verification import Rule, Verification
-from workloads.drift import accuracy_at_start
+from workloads.tenants import accuracy_at_start
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ORACLE = Oracle().name

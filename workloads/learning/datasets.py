@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.input_file import read_input
+from executor.files import read_input
 from executor.names import spelled_as
 from workloads.errors import DataAbsentError, LearningError
 from workloads.learning.experiences import (

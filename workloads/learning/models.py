@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.files import write_whole
 from executor.names import spelled_as
-from executor.whole_file import write_whole
 from workloads.learning.experiences import encoded
 from workloads.live.model import ModelError, WeightsError
 

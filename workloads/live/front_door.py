@@ -38,7 +38,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from executor.input_file import read_input
+from executor.files import read_input
 from executor.messages import value_in
 from workloads.errors import WorkloadError
 from workloads.live.connections import Server

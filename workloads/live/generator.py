@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from executor.input_file import read_input
+from executor.files import read_input
 from workloads.errors import WorkloadError
 from workloads.live.messages import TO_CLIENT, Request, Status
 from workloads.live.process import Parent, begun

@@ -42,7 +42,6 @@ class Model(Protocol):
 
     def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
         """One answer an input, in the same order; the bytes are the tenant's own format."""
-        ...
 
     def load(self, weights: Path) -> None:
         """Take new weights, in place, between two batches.
@@ -50,7 +49,6 @@ class Model(Protocol):
         Raises:
             WeightsError: The file does not fit; the old weights stay.
         """
-        ...
 
 
 def factory(name: str, catalogue: Mapping[str, str] = CATALOGUE) -> Callable[..., object]:

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from executor.parent import signal_at_end_of_parent
+from executor.processes import signal_at_end_of_parent
 from workloads.errors import WorkloadError
 
 

@@ -56,7 +56,7 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
-from executor.input_file import read_input
+from executor.files import read_input
 from executor.names import spelled_as
 from workloads.errors import ProfileTableError
 

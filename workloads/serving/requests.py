@@ -124,6 +124,12 @@ class AccuracyTimeline:
         if not all(0 <= accuracy <= 1 for accuracy in self.accuracy):
             raise ValueError(f"accuracies must lie in [0, 1], got {self.accuracy}")
 
+    @classmethod
+    def of(cls, accuracies: Mapping[float, float]) -> AccuracyTimeline:
+        """The timeline of these accuracies, by the moment from which on each holds, in any order."""
+        moments_s = sorted(accuracies)
+        return cls(tuple(moments_s), tuple(accuracies[at_s] for at_s in moments_s))
+
     def at(self, time_s: float) -> float:
         """The accuracy of a batch that begins at ``time_s``."""
         return self.accuracy[max(bisect_right(self.from_s, time_s) - 1, 0)]

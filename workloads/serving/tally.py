@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
+from typing import Self
 
 import numpy as np
 
@@ -26,7 +27,15 @@ _ARRIVALS, _IN_TIME, _LATE, _DROPPED, _CORRECT, _CORRECT_LATE = range(6)
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class Added:
+    """Figures that add up with ``+``, field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals(Added):
     """Requests of one or more tenants over some span. Totals add up with ``+``."""
 
     arrivals: int = 0
@@ -35,9 +44,6 @@ class Totals:
     dropped: int = 0
     correct: int = 0
     correct_late: int = 0
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(*(getattr(self, name) + getattr(other, name) for name in _COUNTS))
 
     @property
     def goodput_pct(self) -> float | None:

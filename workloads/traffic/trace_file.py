@@ -35,7 +35,7 @@ from typing import assert_never
 
 import numpy as np
 
-from executor.input_file import GZIP_MAGIC, gunzipped, read_input
+from executor.files import GZIP_MAGIC, gunzipped, read_input
 from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import MAX_RATE_RPS, Trace, seconds_of_times

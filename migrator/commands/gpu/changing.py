@@ -15,7 +15,7 @@ from executor.journal import Journal, in_doubt
 from executor.mig import Layout
 from executor.opening import open_gpu
 from executor.reconcile import Decision, Outcome, Reconciler, decide
-from migrator.commands.gpu.layout_text import LayoutText, creations, layout_in
+from migrator.commands.gpu.standing import LayoutText, creations, layout_in
 from migrator.commands.options import Backend, BesideOthers, Index, Json, State, with_examples
 from migrator.commands.where import Manner, Where, mind_other_managers
 from migrator.console import escape, output, print_json, warn_of

@@ -16,15 +16,38 @@ from executor.driver import DriverGpu
 from executor.errors import GpuError
 from executor.gpu import GpuInstance
 from executor.journal import JournalError, Records, in_doubt
-from executor.mig import Layout
+from executor.mig import GpuModel, Layout
+from executor.names import spelled_as
 from executor.opening import driver_facts, open_gpu
 from executor.processes import Process, gpu_process
-from migrator.commands.gpu.layout_text import LayoutText, creations, layout_in
 from migrator.commands.options import Backend, Index, Json, State, with_examples
 from migrator.commands.where import Where, mind_other_managers
 from migrator.console import complain, counted, escape, output, print_json, warn, warn_of
 from migrator.errors import ExitCode
 from migrator.views.fitted import fitted, left_out_text
+
+LayoutText = Annotated[str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.")]
+
+
+def layout_in(text: str, model: GpuModel) -> Layout:
+    """The layout written as ``2g.10gb@0,3g.20gb@4``; the empty text is the empty layout.
+
+    Raises:
+        ExecutorError: A placement that the GPU does not have, or placements that do not go together.
+    """
+    placements = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, start = part.rpartition("@")
+        placements.append(model.placement(f"{spelled_as(name, model.profile_names)}{separator}{start}"))
+    return model.layout(placements)
+
+
+def creations(index: int, layout: Layout) -> list[str]:
+    """The commands that make the layout on an empty GPU."""
+    return [
+        f"nvidia-smi mig -i {index} -cgi {placement.profile.gi_profile_id}:{placement.start} -C" for placement in layout
+    ]
+
 
 _HEADINGS = ("id", "whose", "processes", "UUID")
 

@@ -154,8 +154,7 @@ class LiveModels:
     @property
     def timelines(self) -> list[AccuracyTimeline]:
         """Each tenant's accuracy so far, as measured before a window and after a retraining."""
-        ordered = (sorted(one.accuracies.items()) for one in self._learners.values())
-        return [AccuracyTimeline(tuple(at for at, _ in own), tuple(value for _, value in own)) for own in ordered]
+        return [AccuracyTimeline.of(one.accuracies) for one in self._learners.values()]
 
     @property
     def estimates(self) -> tuple[Estimate, ...] | None:

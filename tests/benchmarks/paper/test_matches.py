@@ -34,9 +34,8 @@ from migrator.config import AccuracyConfig, Config, EstimatesConfig
 from migrator.errors import OutputError
 from migrator.estimates import estimate_of, service_factors
 from migrator.inputs import assemble, service_profiles
-from workloads.drift import drift_in
 from workloads.profiles.table import shipped_profiles
-from workloads.tenants import Tenant
+from workloads.tenants import Tenant, drift_in
 from workloads.traffic.trace_file import shipped_trace
 
 ONE = replace(MAIN, workloads=("w8",), policies=("static",))

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from executor.cpu.cgroups import SharesV1, SharesV2
 from executor.cpu.gpu import Ways
+from executor.cpu.shares import SharesV1, SharesV2
 from executor.folders import Files
 
 V1_FILES = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1", "cpu.shares": "1024"}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.cpu.cgroups import NoSharesError
 from executor.cpu.gpu import CpuGpu, Ways, ways
+from executor.cpu.shares import NoSharesError
 from executor.gpu import GpuInstance
 
 PATIENCE_S = 20.0

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.cpu.cgroups import NoSharesError
 from executor.cpu.duty import Bucket, DutyShares, duty_shares, used_s
+from executor.cpu.shares import NoSharesError
 from executor.processes import python_command
 from tests.ending import ends
 from tests.executor.cpu.real import PATIENCE_S, sleeper

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from executor.cpu.cgroups import NoSharesError
-from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, find_shares, standing_cuts, ways
-from executor.cpu.shares import Shares
+from executor.cpu.shares import NoSharesError, Shares
+from executor.cuts import CpuCut
 from executor.errors import (
     InstanceNotFoundError,
     InUseError,
@@ -30,7 +29,7 @@ from executor.zygote import Reached, Zygote
 from tests.executor.cpu.kernel import Faulty, Kernel
 from tests.executor.cpu.real import PATIENCE_S, in_share, real_way, sleeper
 
-CUT = Cut(1.6)
+CUT = CpuCut(1.6)
 WAYS = tuple(ways(Path()))
 
 
@@ -160,7 +159,7 @@ def test_a_state_folder_is_the_same_by_whatever_path(gpu: CpuGpu, kernel: Kernel
 
 def test_what_stands_of_another_cut_is_told(gpu: CpuGpu, kernel: Kernel, tmp_path: Path) -> None:
     made(gpu, "7c@0")
-    other = CpuGpu(Cut(1.2, 4), tmp_path, kernel.ways())
+    other = CpuGpu(CpuCut(1.2, 4), tmp_path, kernel.ways())
     assert (other.instances(), standing_cuts(tmp_path, kernel.ways())) == ((), (CUT,))
 
 
@@ -174,7 +173,7 @@ def test_folders_of_other_names_are_no_instances(gpu: CpuGpu, kernel: Kernel) ->
 def test_no_more_cores_are_cut_than_there_are(kernel: Kernel, tmp_path: Path) -> None:
     n_cores = len(os.sched_getaffinity(0))
     with pytest.raises(NoGpuError, match=f"{n_cores + 1} cores are asked for; this machine gives us {n_cores}"):
-        CpuGpu(Cut(n_cores + 1), tmp_path, kernel.ways())
+        CpuGpu(CpuCut(n_cores + 1), tmp_path, kernel.ways())
 
 
 def test_a_call_that_this_user_may_not_make_is_no_use_to_try_again(gpu: CpuGpu, kernel: Kernel) -> None:
@@ -203,12 +202,12 @@ def test_reports_are_told_that_it_is_emulated(gpu: CpuGpu, kernel: Kernel) -> No
 
 
 def test_a_quota_is_waited_for_10_ms_and_a_duty_cycle_for_100(gpu: CpuGpu, tmp_path: Path) -> None:
-    duty = CpuGpu(Cut(0.8), tmp_path, real_way("duty cycle", tmp_path))
+    duty = CpuGpu(CpuCut(0.8), tmp_path, real_way("duty cycle", tmp_path))
     assert (gpu.shares.period_s, duty.shares.period_s) == (0.01, 0.1)
 
 
 def test_reports_are_told_that_a_duty_cycle_is_coarse(tmp_path: Path) -> None:
-    assert CpuGpu(Cut(0.8), tmp_path, real_way("duty cycle", tmp_path)).label.startswith("emulated, coarse: 0.8 CPU")
+    assert CpuGpu(CpuCut(0.8), tmp_path, real_way("duty cycle", tmp_path)).label.startswith("emulated, coarse: 0.8 CPU")
 
 
 @pytest.fixture(params=WAYS)
@@ -219,7 +218,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def real(way: str, tmp_path: Path) -> Iterator[CpuGpu]:
-    with CpuGpu(Cut(0.8), tmp_path, real_way(way, tmp_path)) as gpu:
+    with CpuGpu(CpuCut(0.8), tmp_path, real_way(way, tmp_path)) as gpu:
         yield gpu
         for item in gpu.instances():
             gpu.destroy(item.gi_id)

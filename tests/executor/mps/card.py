@@ -10,7 +10,7 @@ import pytest
 
 from executor.catalogue import mps_cut
 from executor.discovery import card_name
-from executor.mps.gpu import MpsGpu
+from executor.mps import MpsGpu
 from executor.opening import card_facts
 
 MAY_SHARE = "MIGRATOR_TEST_MPS_GPU"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from executor.mps.gpu import MpsGpu
+from executor.mps import MpsGpu
 from executor.processes import python_command
 from tests.executor.mps.card import real_mps_gpu
 

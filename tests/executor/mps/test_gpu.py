@@ -13,7 +13,7 @@ import pytest
 
 from executor import processes
 from executor.catalogue import gpu_model
-from executor.catalogue.mps import MpsCut
+from executor.cuts import MpsCut
 from executor.errors import (
     DriverError,
     GpuError,
@@ -25,7 +25,7 @@ from executor.errors import (
     PermanentGpuError,
 )
 from executor.gpu import GpuInstance
-from executor.mps.gpu import MpsGpu
+from executor.mps import MpsGpu
 from executor.processes import born
 from tests.standin.cards import A100_80
 from tests.standin.fixtures import MakeStandIn
@@ -215,7 +215,7 @@ def test_a_daemon_that_starts_and_does_not_answer_is_not_waited_for_without_end(
 ) -> None:
     made(gpu, "2m@0")
     mps.kill()
-    monkeypatch.setattr("executor.mps.daemon._STARTS_WITHIN_S", 0.1)
+    monkeypatch.setattr("executor.mps._STARTS_WITHIN_S", 0.1)
     monkeypatch.setattr(gpu.daemon, "is_running", lambda: False)
     with pytest.raises(DriverError, match=r"nvidia-cuda-mps-control -d: it does not answer; see"):
         made(gpu, "2m@2")

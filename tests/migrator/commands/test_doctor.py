@@ -13,7 +13,7 @@ import pytest
 
 from executor import processes
 from executor.catalogue import gpu_model
-from executor.cpu.cgroups import NoSharesError
+from executor.cpu.shares import NoSharesError
 from executor.journal import Journal
 from executor.mig import Layout
 from migrator.commands import doctor

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from migrator.commands.docs import pages
+from migrator.commands.init import examples
 from migrator.config import read_config
 from migrator.inputs import assemble
-from migrator.shipped import examples, pages
 from planner.files.problem_file import read_problem
 
 Call = Callable[..., Any]

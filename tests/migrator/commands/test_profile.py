@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from executor.cpu.cut import Cut
 from executor.cpu.gpu import CpuGpu, standing_cuts
+from executor.cuts import CpuCut
 from migrator.commands import profile as command
-from migrator.profiling.rows import Figure
+from migrator.profiling.record import Figure
 from migrator.profiling.stages import Load, Stage
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
 from workloads.profiles.table import ServiceProfiles, read_profiles
 
-CUT = Cut(0.7)
+CUT = CpuCut(0.7)
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def test_a_run_under_a_limit_of_seconds_stays_one(call: Call, config: Path) -> N
 
 def test_another_version_is_told(call: Call, whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     cut(whole)
-    monkeypatch.setattr("migrator.commands.resume.__version__", "99")
+    monkeypatch.setattr("migrator.commands.run.__version__", "99")
     assert "began this run, and this is 99" in call("run", "--resume", RUN)[2]
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from migrator.config import validate_config
-from migrator.execution.models import TabledModels
+from migrator.config import DecisionConfig, validate_config
+from migrator.execution.models import STILL, TabledModels, outlooks, salvage_of, unseen, windows_ahead
 from migrator.inputs import assemble
 from migrator.log import records as recorded
+from migrator.log.records import Outlook
+from migrator.setting import Setting
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.simulation import run_of
-from tests.workloads.test_drift import COMPOUND
+from tests.workloads.test_tenants import COMPOUND
+from workloads.serving.requests import AccuracyTimeline
+from workloads.tenants import Tenant, accuracy_at_start
 from workloads.training import TrainingOption
 
 WINDOW_S = 100.0
@@ -80,3 +85,118 @@ def test_a_run_leaves_out_as_many_retrainings_as_it_may(
     found = run_of(assemble(validate_config(changed(SMALL, changes), "small"), "small"), policy_of(policy))
     assert [own.window for own in found.retrainings if own.tenant == "vision"] == trained
     assert [own.model_age["vision"] for own in found.log.of(recorded.WindowStarted)] == ages
+
+
+ALL = (True, True, True)
+
+
+def setting(changes: dict[str, Any] | None = None) -> Setting:
+    return assemble(validate_config(changed(SMALL, changes or {}), "x"), "x")[0]
+
+
+def tenant(changes: dict[str, Any] | None = None) -> Tenant:
+    return setting(changes).tenants[0]
+
+
+def outlook(window: int, timeline: AccuracyTimeline, *trained: int, changes: dict[str, Any] | None = None) -> Outlook:
+    past = {("vision", number) for number in trained}
+    own = setting({"retraining.drift_prior": 0.7, **(changes or {})})
+    return outlooks(own.tenants[:1], own.config, window, [timeline], past, [0.5])[0]
+
+
+def test_before_anything_was_seen_the_priors_count() -> None:
+    first = Outlook(drift=0.7, stays=0.25, in_time=0.5, ahead=ALL, still=STILL)
+    assert outlook(0, AccuracyTimeline((0.0,), (0.6,))) == first
+    own = setting({"retraining.drift_prior": 0.7})
+    assert unseen(own.tenants[0], own.config, 0) == Outlook(drift=0.7, stays=0.25, in_time=1.0, ahead=ALL, still=STILL)
+
+
+SEEN = AccuracyTimeline((0.0, 30.0, 60.0, 120.0, 180.0), (0.5, 0.9, 0.45, 0.36, 0.36))
+"""Keeps 0.5, 0.8 and 1 of its accuracy."""
+
+
+def test_drift_is_the_median_of_what_was_kept_and_retrained_windows_are_counted() -> None:
+    assert outlook(3, SEEN, 0) == Outlook(drift=0.8, stays=1 - 1.75 / 4, in_time=0.5, ahead=ALL, still=STILL)
+
+
+def test_windows_with_nothing_to_learn_teach_nothing() -> None:
+    changes = {"tenants.0.retraining.windows": 2}
+    stays = round(1 - 1.75 / 3, 6)  # one of two was retrained
+    assert outlook(3, SEEN, 0, changes=changes) == Outlook(0.65, stays, 0.5, (False,) * 3, STILL)  # of 0.5 and 0.8
+
+
+@pytest.mark.parametrize(
+    ("ahead", "lasting"),
+    [
+        ((), 0),
+        ((True,), 0.8 * 0.75),
+        (ALL, (0.8 + 0.8 * 0.5 * 0.8 + 0.8 * 0.5 * 0.8 * 0.5 * 0.8) * 0.75),
+        ((True, True, False), (0.8 + 0.8 * 0.5 * 0.8) * 0.75 + 0.8 * 0.5 * 0.8 * 0.5),
+        ((True, False, False), 0.8 * 0.75 + 0.8 * 0.5 + 0.8 * 0.5),
+        ((False, False, False), 3),
+        ((False,), 1),
+    ],
+)
+def test_salvage_is_what_the_windows_ahead_earn(ahead: tuple[bool, ...], lasting: float) -> None:
+    found = salvage_of(Outlook(0.8, 0.5, 0.9, ahead, STILL), 1000, 2.0, [0.5, 0.75])
+    assert found == pytest.approx([2 * 1000 * 0.9 * accuracy * lasting for accuracy in (0.5, 0.75)])
+
+
+@pytest.mark.parametrize(("still", "part"), [(1.0, 1.0), (0.0, 0.3), (0.5, 0.65)])
+def test_with_something_to_learn_in_every_window_salvage_is_a_geometric_sum(still: float, part: float) -> None:
+    expected = part * 1000 * 0.7 * 0.6 * sum((0.7 * 0.3) ** j for j in range(3))
+    assert salvage_of(Outlook(0.7, 0.3, 1.0, ALL, still), 1000, 1.0, [0.6]) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize(("window", "n"), [(0, 3), (2, 1), (3, 0)])
+def test_a_run_that_ends_counts_no_window_after_its_end(window: int, n: int) -> None:
+    ending = setting({"windows": 4, "retraining.ends": True, "tenants.1.accuracy": {"before": 0.5, "after": 0.8}})
+    assert windows_ahead(ending.tenants[0], ending.config, window) == (True,) * n
+    going_on = ending.config.model_copy(update={"retraining": DecisionConfig()})
+    assert windows_ahead(ending.tenants[0], going_on, window) == ALL
+
+
+@pytest.mark.parametrize(
+    ("window", "ahead"),
+    [(0, ALL), (1, (True, True, False)), (2, (True, False, False)), (3, (False, False, False))],
+)
+def test_the_config_says_in_which_windows_ahead_there_is_something_to_learn(
+    window: int, ahead: tuple[bool, ...]
+) -> None:
+    own = setting({"tenants.0.retraining.windows": 4})
+    assert windows_ahead(own.tenants[0], own.config, window) == ahead
+    assert windows_ahead(own.tenants[1], own.config, window) == (False,) * 3  # it is never retrained
+
+
+def test_a_run_keeps_what_its_outlook_counts_on_once_there_is_nothing_to_learn() -> None:
+    changes = {
+        "retraining": {"required": False, "drift": "compound"},
+        "tenants.0.retraining.windows": 2,
+        "tenants.0.accuracy": [
+            {"before": 0.6, "after": 0.9},
+            {"before": 0.72, "after": 0.9},
+            {"before": 0.9, "after": 0.9},
+        ],
+    }
+    one = tenant(changes)
+    skipped, retrained = [accuracy_at_start(one, 1, last) for last in (-1, 0)]
+    assert (skipped, retrained) == (pytest.approx(0.48), 0.72)
+    assert [accuracy_at_start(one, window, -1) for window in (2, 3, 4)] == pytest.approx([0.48] * 3)
+    assert [accuracy_at_start(one, window, 1) for window in (2, 3, 4)] == [0.9] * 3
+
+
+@pytest.mark.parametrize(
+    ("decision", "own", "counts"),
+    [
+        ({"required": True, "drift": "compound"}, {}, False),
+        ({"required": True, "drift": "compound"}, {"options": [{"name": "half", "samples": 500}]}, True),
+        ({"required": False, "drift": "compound"}, {}, True),
+        ({"required": False, "drift": "compound"}, {"required": True}, False),
+        ({"required": False, "drift": "as_given"}, {}, False),
+        ({"required": True, "drift": "as_given", "salvage": True}, {}, True),
+        ({"required": False, "drift": "compound", "salvage": False}, {}, False),
+    ],
+)
+def test_salvage_counts_where_it_decides_something(decision: Any, own: Any, counts: bool) -> None:
+    one = tenant({"retraining": decision, "tenants.0.retraining": {"samples": 1000, **own}})
+    assert one.counts_salvage(DecisionConfig(**decision).salvage) == counts

@@ -154,7 +154,7 @@ def changed_after(setting: Setting, traffic: RecordedTraffic, moment_s: float, v
             Arrivals("", origin.source, origin.scale, both, by_second, counts[:n_past], origin.dispersion_before, 0.0)
         )
     other = RecordedTraffic(setting.tenants, arrivals, [0.0] * len(arrivals), setting.config.seed)
-    other._origins = traffic.origins
+    other.origins = traffic.origins
     return other
 
 

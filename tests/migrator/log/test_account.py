@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.comparison import matches_of, score_of, standings
+from migrator.comparison import matches_of, score_of, standings, told_apart, with_hindsight
 from migrator.config import read_config
 from migrator.log.account import Account, accounts
 from migrator.log.runlog import ReadLog
@@ -113,8 +113,13 @@ def test_the_classes_add_up_in_every_second_of_a_run(write_config, policy):
 
 def test_what_oracle_serves_and_another_does_not_is_told_as_forecast(write_config):
     path = write_config({"tenants.0.arrivals": {"rate_rps": 3000}})
-    scores = [score_of(match) for match in matches_of(read_config(path), str(path), ["equal", "oracle"], 1)]
-    equal, oracle = standings(scores)
+    config = read_config(path)
+    scores = [score_of(match) for match in matches_of(config, str(path), ["equal", "oracle"], 1)]
+    equal, oracle = standings(told_apart(scores, 2))
+    asked = matches_of(config, str(path), ["equal", "ekya"], 1)
+    assert with_hindsight(asked) == [*asked, *matches_of(config, str(path), ["oracle"], 1)]
+    assert with_hindsight(asked[1:]) == asked[1:]  # without partitions there is nothing to tell apart
+    assert standings(told_apart(scores, 1))[0].account == equal.account
     assert equal.account.forecast > 0.0
     assert oracle.account.forecast == 0.0
     assert equal.account.arrivals == pytest.approx(equal.total.arrivals)

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from forecaster.ewma import Ewma
 from forecaster.forecast import FloatArray
-from migrator.evaluation import Evaluation, Methods, Terms, evaluate
-from migrator.series import Series
+from migrator.evaluation import Evaluation, Methods, Series, Terms, evaluate
 from migrator.views.forecast import evaluations_to_json, print_evaluations
 
 

@@ -20,8 +20,7 @@ from migrator.log.surprise import Surprise
 from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html
 from migrator.views.palette import LOSSES
-from migrator.whatif.conditions import read_conditions
-from migrator.whatif.search import UNMEASURED
+from migrator.whatif.search import UNMEASURED, read_conditions
 from migrator.whatif.sweep import Outcome, Sweep
 from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals

@@ -8,9 +8,8 @@ from rich.console import Console
 
 from migrator.config import validate_config
 from migrator.views.whatif import answer_lines, print_sweep
-from migrator.whatif.conditions import Condition, Verdict
 from migrator.whatif.grid import Grid, Variation
-from migrator.whatif.search import Found, by_size, read_search
+from migrator.whatif.search import Condition, Found, Verdict, by_size, read_search
 from migrator.whatif.sweep import Sweep
 from tests.migrator.conftest import SMALL
 from tests.migrator.views.sweeps import REASON, planned, sweep

@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from migrator.config import validate_config
+from migrator.config import Config, validate_config
+from migrator.errors import ConfigError, GridError
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving
 from migrator.inputs import assemble
-from migrator.whatif.cases import cases_of
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
 from migrator.whatif.grid import read_grid
-from migrator.whatif.sweep import Outcome, best_of, outcome_of
+from migrator.whatif.sweep import Case, Outcome, best_of, cases_of, check, outcome_of
+from planner.build import documented_warm_ups
 from planner.errors import EngineError
 from planner.problem import Reconfiguration
 from tests.migrator.conftest import SMALL, changed
@@ -152,3 +156,178 @@ def test_where_no_answer_is_right_they_are_planned_in_time_all_the_same() -> Non
     assert tenant.goodput_pct == 0
     assert tenant.slo_attainment_pct is not None
     assert tenant.slo_attainment_pct > 0
+
+
+FOLLOWS_LOAD = {
+    "load": 0.4,
+    "tenants.0.arrivals": {"trace": "azure-conv", "offset_s": 100},
+    "tenants.1.arrivals": {"trace": "azure-code", "offset_s": 100},
+}
+
+
+def config(changes: Mapping[str, Any] | None = None) -> Config:
+    return validate_config(changed(SMALL, changes or {}), "small.yaml")
+
+
+def case(*vary: str, changes: Mapping[str, Any] | None = None) -> Case:
+    (only,) = cases_of(read_grid(vary), config(changes), "small.yaml")
+    return only
+
+
+def setting(*vary: str, changes: Mapping[str, Any] | None = None) -> Setting:
+    return assembled(*vary, changes=changes)[0]
+
+
+def assembled(*vary: str, changes: Mapping[str, Any] | None = None) -> tuple[Setting, RecordedTraffic]:
+    return assemble(case(*vary, changes=changes).config, "small.yaml")
+
+
+@pytest.mark.parametrize(
+    ("argument", "changes"),
+    [
+        ("step_s=2", {"step_s": 2.0}),
+        ("slo_ms=200", {"tenants.0.slo_ms": 200.0, "tenants.1.slo_ms": 200.0}),
+        ("slo_ms=x0.5", {"tenants.0.slo_ms": 75.0, "tenants.1.slo_ms": 165.0}),
+        ("language.slo_ms=x0.5", {"tenants.1.slo_ms": 165.0}),
+        ("batch=4", {"tenants.0.max_batch": 4, "tenants.1.max_batch": 4}),
+        ("vision.batch=4", {"tenants.0.max_batch": 4}),
+        ("load=x2", {"tenants.0.arrivals.scale.factor": 2.0, "tenants.1.arrivals.scale.factor": 8.0}),
+        ("language.load=x2", {"tenants.1.arrivals.scale.factor": 8.0}),
+    ],
+)
+def test_a_point_is_the_config_with_that_key_changed(argument: str, changes: dict[str, Any]) -> None:
+    # The config's factor for vision is 1 where none is given; resolved, it stands in the config.
+    expected = changed(SMALL, {"tenants.0.arrivals.scale.factor": 1.0, **changes})
+    assert case(argument).config == validate_config(expected, "expected")
+
+
+def test_the_gpu_is_changed() -> None:
+    assert case("gpu=h100-80gb").config.gpu.model == "h100-80gb"
+
+
+def test_tenants_are_the_first_of_the_config() -> None:
+    cases = cases_of(read_grid(["tenants=2,1"]), config(), "small.yaml")
+    assert [[tenant.name for tenant in item.config.tenants] for item in cases] == [["vision", "language"], ["vision"]]
+
+
+def test_a_single_tenants_value_goes_before_that_of_all_wherever_it_stands() -> None:
+    tenants = case("vision.slo_ms=99", "slo_ms=300").config.tenants
+    assert [tenant.slo_ms for tenant in tenants] == [99.0, 300.0]
+
+
+def test_factors_of_one_and_of_all_tenants_multiply() -> None:
+    tenants = case("vision.load=x3", "load=x2").config.tenants
+    assert [tenant.arrivals.scale.factor for tenant in tenants] == [6.0, 8.0]
+
+
+def test_a_method_that_is_not_given_follows_the_varied_factor() -> None:
+    found = (setting(f"load=x{factor}").config.tenants[1].arrivals.scale for factor in (0.25, 0.5))
+    assert [(scale.method, scale.factor) for scale in found] == [("thin", 1.0), ("poisson", 2.0)]
+
+
+def test_batch_auto_considers_every_batch_again() -> None:
+    tenants = case("batch=auto", changes={"tenants.0.batch": 8, "tenants.1.max_batch": 2}).config.tenants
+    assert [(tenant.batch, tenant.max_batch) for tenant in tenants] == [("auto", None)] * 2
+
+
+def test_no_operating_point_has_a_larger_batch() -> None:
+    points = [point for tenant in setting("batch=4").tenants for point in tenant.operating_points.values()]
+    assert max(point.batch for point in points) == 4
+
+
+def test_a_load_replaces_the_configs() -> None:
+    as_varied, as_configured = (
+        setting("load=0.8", changes=FOLLOWS_LOAD),
+        assemble(config({**FOLLOWS_LOAD, "load": 0.8}), "small.yaml")[0],
+    )
+    factors = [
+        [tenant.arrivals.scale.factor for tenant in found.config.tenants] for found in (as_varied, as_configured)
+    ]
+    assert factors[0] == pytest.approx(factors[1])
+
+
+def test_a_load_leaves_those_alone_who_have_a_factor_of_their_own() -> None:
+    changes = {**FOLLOWS_LOAD, "tenants.1.arrivals.scale": {"factor": 3.0}}
+    before = setting("load=0.4", changes=changes).config.tenants
+    after = setting("load=0.8", changes=changes).config.tenants
+    ratios = [b.arrivals.scale.factor / a.arrivals.scale.factor for a, b in zip(before, after, strict=True)]
+    assert ratios == pytest.approx([2.0, 1.0])
+
+
+def arrivals_s(argument: str) -> tuple[np.ndarray, ...]:
+    """When each tenant's requests arrive, where the load is given and the factors follow it."""
+    return assembled(argument, changes=FOLLOWS_LOAD)[1].hindsight.arrival_s
+
+
+@pytest.mark.parametrize("argument", ["slo_ms=x0.2", "batch=1", "tenants=2", "overhead_s=9", "step_s=0.5"])
+def test_only_load_changes_the_traffic(argument: str) -> None:
+    before, after = arrivals_s("slo_ms=x1"), arrivals_s(argument)
+    for old_s, new_s in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old_s, new_s)
+
+
+def test_the_tenants_that_stay_keep_their_traffic() -> None:
+    np.testing.assert_array_equal(arrivals_s("tenants=2")[0], arrivals_s("tenants=1")[0])
+
+
+def test_an_overhead_is_the_one_that_plans_are_made_with() -> None:
+    found = setting("overhead_s=7")
+    planned = documented_warm_ups(found.gpu, found.tenants)
+    assert [*planned.start_s, *planned.training_start_s] == pytest.approx([7.0] * 4)
+
+
+def test_an_overheads_factor_is_on_what_the_config_gives_or_what_was_measured() -> None:
+    changes = {"tenants.0.retraining_start_s": 3.0, "tenants.1.worker_start_s": None}
+    before, after = setting("overhead_s=x1", changes=changes), setting("overhead_s=x2", changes=changes)
+    old, new = (documented_warm_ups(one.gpu, one.tenants) for one in (before, after))
+    assert new.start_s == pytest.approx([2 * start_s for start_s in old.start_s])
+    assert new.training_start_s == pytest.approx([2 * start_s for start_s in old.training_start_s])
+    assert before.tenants[0].trainer_start.base_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("vary", "model", "engine"),
+    [
+        (["window=0"], "physical", None),
+        (["engine=physical"], "physical", "physical"),
+        (["engine=greedy"], "physical", "greedy"),
+        (["engine=paper-ilp"], "paper", "paper-ilp"),
+        (["model=paper"], "paper", None),
+        (["model=paper", "engine=greedy"], "paper", "greedy"),
+    ],
+)
+def test_an_engine_answers_the_model_given_or_physical_where_it_can(vary: list[str], model: str, engine: Any) -> None:
+    solving = case(*vary).solving
+    assert (solving.reconfiguration, solving.engine) == (Reconfiguration(model), engine)
+
+
+BAD = [
+    (["vison.load=x1"], "--vary vison.load: small.yaml has the tenants vision, language; did you mean vision?"),
+    (["tenants=3"], "--vary tenants=3: the config has 2 tenants; 1 to 2 are allowed"),
+    (["tenants=1", "language.load=x2"], "leaves no tenant language"),
+    (["window=2"], "--vary window=2: the config has windows 0 to 1"),
+    (["load=0.5"], "the config has no load to replace"),
+    (["vision.load=0.5"], "a load is that of all tenants"),
+    (["model=physical", "engine=paper-ilp"], "engines for physical are"),
+]
+
+
+@pytest.mark.parametrize(("vary", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_choice_without_a_place_in_the_config_is_refused(vary: list[str], message: str) -> None:
+    with pytest.raises(GridError, match="--vary") as refusal:
+        cases_of(read_grid(vary), config(), "small.yaml")
+    assert message in str(refusal.value)
+
+
+def test_a_step_that_does_not_divide_the_window_is_refused_naming_the_point() -> None:
+    with pytest.raises(ConfigError, match=r"small.yaml with step_s=7: window_s is 60"):
+        case("step_s=7")
+
+
+def test_a_gpu_without_profiles_is_refused_naming_the_point() -> None:
+    with pytest.raises(ConfigError, match=r"small.yaml with gpu=h100-80gb: .* it has a100-80gb"):
+        check(case("gpu=h100-80gb"))
+
+
+def test_an_slo_that_no_profile_meets_is_not_refused() -> None:
+    check(case("slo_ms=0.1"))

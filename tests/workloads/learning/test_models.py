@@ -54,9 +54,7 @@ def test_of_a_users_own_model_no_library_is_known() -> None:
 
 
 def test_nothing_heavy_is_imported_before_a_model_is_made() -> None:
-    modules = ", ".join(
-        f"workloads.learning.{name}" for name in ("retraining", "avalanche", "microprofiling", "datasets")
-    )
+    modules = ", ".join(f"workloads.learning.{name}" for name in ("retraining", "avalanche", "profiler", "datasets"))
     code = (
         f"import sys, {modules}; print({{'torch', 'sklearn', 'scipy', 'avalanche', 'safetensors'}} & set(sys.modules))"
     )

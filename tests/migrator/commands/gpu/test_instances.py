@@ -14,7 +14,7 @@ from executor import processes
 from executor.catalogue import gpu_model
 from executor.journal import Journal
 from executor.processes import boot_id
-from migrator.commands.gpu.layout_text import layout_in
+from migrator.commands.gpu.standing import layout_in
 from tests.standin.cards import A30, A100_40, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import StandIn, State

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import socket
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.input_file import gunzipped, read_input
+from executor.files import gunzipped, read_input, sync_folder, write_whole
 
 MIB = 2**20
 
@@ -91,3 +92,42 @@ def test_many_small_members_are_a_bomb_as_well() -> None:
 def test_a_damaged_gzip_file_is_refused(damaged: bytes) -> None:
     with pytest.raises(OSError, match="broken gzip file"):
         gunzipped(damaged, MIB)
+
+
+def test_file_and_name_are_on_the_disk_when_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[Path, bool]] = []
+
+    def seen(fd: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{fd}").readlink(), (tmp_path / "new").exists()))
+
+    monkeypatch.setattr("os.fsync", seen)
+    write_whole(tmp_path / "new", b"all")
+    assert (tmp_path / "new").read_bytes() == b"all"
+    (first, named_first), second = synced
+    assert (first.parent, named_first, second) == (tmp_path, False, (tmp_path, True))
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "old").write_bytes(b"old")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "old", b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("old", b"old")]
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_folder_without_anything_to_sync_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_told: bool
+) -> None:
+    def refuses(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.fsync", refuses)
+    if is_told:
+        with pytest.raises(OSError, match="Input/output error"):
+            sync_folder(tmp_path)
+    else:
+        sync_folder(tmp_path)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.profiling.crew import LEAST_PASSES, Stopwatch
 from migrator.profiling.record import Stretch
-from migrator.profiling.stopwatch import LEAST_PASSES, Stopwatch
 
 
 class Process:

@@ -9,8 +9,8 @@ from workloads.learning.course import Option
 from workloads.learning.curve import Correction, estimates, fitted
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Benchmark
-from workloads.learning.microprofiling import LEAST_SAMPLES, N_EPOCHS, measured
 from workloads.learning.models import Classifier, classifier
+from workloads.learning.profiler import LEAST_SAMPLES, N_EPOCHS, measured
 from workloads.learning.training import fit
 
 pytestmark = pytest.mark.live

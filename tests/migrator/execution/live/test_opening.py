@@ -13,7 +13,7 @@ from workloads.serving.requests import Requests
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.queues import AGAIN_S, GRACE_S, LiveQueues
+from migrator.execution.live.opening import AGAIN_S, GRACE_S, LiveQueues
 from migrator.execution.live.site import Site
 
 

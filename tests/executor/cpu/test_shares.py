@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.cpu import cgroups
-from executor.cpu.cgroups import NoSharesError, cgroup_shares
+from executor.cpu import shares
+from executor.cpu.shares import NoSharesError, cgroup_shares
 from tests.executor.cpu.kernel import Faulty, Kernel
 
 OTHERS = "25 1 0:5 / /proc rw - proc proc rw\n"
@@ -26,7 +26,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "self").mkdir(parents=True)
     (folder / "self" / "mountinfo").write_text(OTHERS)
     (folder / "self" / "cgroup").write_text("")
-    monkeypatch.setattr(cgroups, "PROC", folder)
+    monkeypatch.setattr(shares, "PROC", folder)
     return folder
 
 
@@ -105,7 +105,7 @@ def test_shares_are_had_in_our_own_group_where_we_may_not_make_any_outside(mount
 def test_what_a_container_does_not_see_is_left_out_of_our_own_group(mounted: Mounted) -> None:
     kernel = mounted(1, root="/docker/4f", own="/docker/4f/inner")
     kernel.make(kernel.base / "inner")
-    assert list(cgroups._bases(1)) == [kernel.base, kernel.base / "inner"]
+    assert list(shares._bases(1)) == [kernel.base, kernel.base / "inner"]
 
 
 def test_a_controller_that_a_group_does_not_have_is_told(mounted: Mounted) -> None:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from migrator.log.records import Assumed
-from migrator.views.assumed import MOST_LINES, assumed_lines
+from migrator.views.sentences import MOST_LINES, assumed_lines, floors_in_words
 
 
 def item(what: str, tenant: str | None = "a", value: Any = 1.5, unit: str = "s", source: str = "them") -> Assumed:
@@ -35,3 +37,27 @@ def test_what_weighs_most_is_told_whatever_else_there_is() -> None:
 
 def test_what_is_told_elsewhere_is_left_out() -> None:
     assert assumed_lines([item("capability"), item("start")], left_out=("capability",)) == ["start: a 1.5 s; them"]
+
+
+MISSED = ("a: 90 % in time of 99 % asked for", "b: 80 % in time of 99 % asked for")
+BOTH = "misses a: 90 % in time of 99 % asked for; b: 80 % in time of 99 % asked for"
+
+
+@pytest.mark.parametrize(
+    ("missed", "floor_costs", "keeping_costs", "told"),
+    [
+        ((), None, None, None),
+        ((), 0.0, 0.0, None),
+        ((), 0.0306, 0.0306, "pays 3.06 points of goodput for floors"),
+        (MISSED, None, None, BOTH),
+        (
+            MISSED,
+            0.01,
+            None,
+            f"{BOTH}; pays 1.00 points of goodput for floors, and no plan was found that keeps them all",
+        ),
+        (MISSED, 0.01, 0.36, f"{BOTH}; pays 1.00 points of goodput for floors, and would pay 36.00 to keep them all"),
+    ],
+)
+def test_what_is_missed_paid_and_would_be_paid_stands_in_one_line(missed, floor_costs, keeping_costs, told) -> None:
+    assert floors_in_words(missed, floor_costs, keeping_costs) == told
