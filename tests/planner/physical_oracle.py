@@ -127,10 +127,11 @@ def _first_epoch(problem: Problem) -> int:
 
 
 def _undominated(labels: set[Label]) -> set[Label]:
-    def beats(one: Label, other: Label) -> bool:
-        return all(a >= b for a, b in zip(one, other, strict=True))
-
-    return {label for label in labels if not any(beats(other, label) for other in labels - {label})}
+    kept: list[Label] = []
+    for label in sorted(labels, reverse=True):  # what beats one comes before it
+        if not any(all(a >= b for a, b in zip(other, label, strict=True)) for other in kept):
+            kept.append(label)
+    return set(kept)
 
 
 def _lacks_in_step(problem: Problem, m: int, got: float, s: int) -> float:
