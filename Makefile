@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 NEWEST := $(VENV)/newest/.installed
 
+# What pip would do file by file, on all cores; a package may hold files that are not for this Python.
+COMPILE := @$(BIN)/python -W ignore -m compileall -qq -j 0
+
 # Tests start hundreds of processes: each would compile our sources anew where somebody has set this.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -34,7 +37,8 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "migrator needs Python 3.11 or later; set PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "setting up $(VENV), once: a minute or less"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
+	$(COMPILE) $(VENV)/lib || true
 	@touch $@
 
 # Of the paper's sixteen workloads at load 0.7, W16 has the median gain over the best fixed layout (docs/results.md: of
@@ -51,8 +55,9 @@ $(NEWEST): pyproject.toml | $(STAMP)
 	@$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 		print(*p["dependencies"], *p["optional-dependencies"]["nvml"], sep="\n")' \
 		> $(VENV)/newest/requirements.txt
-	@$(BIN)/python -m pip --python $(VENV)/newest/bin/python install --quiet --disable-pip-version-check --timeout 15 --retries 1 \
+	@$(BIN)/python -m pip --python $(VENV)/newest/bin/python install --quiet --disable-pip-version-check --no-compile --timeout 15 --retries 1 \
 		-r $(VENV)/newest/requirements.txt && touch $@ || echo "the registry did not answer; going on without"
+	$(COMPILE) $(VENV)/newest/lib || true
 
 test: $(STAMP) $(NEWEST)
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -63,7 +68,8 @@ test-long: $(STAMP)
 # The registry's ordinary builds: those of torch and torchvision for the CPU alone do not go together.
 $(LIVE): $(STAMP)
 	@echo "installing torch, Avalanche and a client of Triton's into $(VENV), once: 6 GB on disk, two to five minutes on a fast line"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[live,triton]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[live,triton]"
+	$(COMPILE) $(VENV)/lib || true
 	@touch $@
 
 # Service profiles are of the machine at hand: measured anew each time, in half a minute.

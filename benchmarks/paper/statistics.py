@@ -7,6 +7,7 @@ first window has NaN for all numbers. Policies and workloads keep the order in w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
@@ -120,12 +121,9 @@ def interval(differences: pd.DataFrame, block: int) -> Interval:
     """
     known = differences.to_numpy(dtype=np.float64).T
     n = known.shape[1]
-    n_blocks = -(-n // block)
-    starts = np.random.default_rng(0).integers(0, n, (_N_RESAMPLES, n_blocks))
-    drawn = ((starts[:, :, None] + np.arange(block)) % n).reshape(_N_RESAMPLES, -1)[:, :n]
-    mean = float(_mean(known[:, None, :])[0])
-    freedom = max(1, n_blocks - 1)
-    spread = float(_mean(known[:, drawn]).std()) * _T_975[min(freedom, len(_T_975)) - 1]
+    mean = float(_mean(known, np.ones((1, n)))[0])
+    freedom = max(1, -(-n // block) - 1)
+    spread = float(_mean(known, _resamples(n, block)).std()) * _T_975[min(freedom, len(_T_975)) - 1]
     return Interval(mean, mean - spread, mean + spread)
 
 
@@ -154,12 +152,26 @@ def without_largest(differences: pd.DataFrame) -> tuple[pd.DataFrame, Any, float
     return rests[name], name, float(1 - rests[name].mean().mean() * (n - 1) / n / mean)
 
 
-def _mean(known: FloatArray) -> FloatArray:
-    """Means over workloads of means over what each has, ``(n,)``, of ``(n_workloads, n, n_drawn)`` with gaps."""
+@cache
+def _resamples(n: int, block: int) -> FloatArray:
+    """How often each of ``n`` windows or segments is drawn, ``(_N_RESAMPLES, n)``."""
+    starts = np.random.default_rng(0).integers(0, n, (_N_RESAMPLES, -(-n // block)))
+    drawn = ((starts[:, :, None] + np.arange(block)) % n).reshape(_N_RESAMPLES, -1)[:, :n]
+    places = drawn + n * np.arange(_N_RESAMPLES)[:, None]
+    return np.bincount(places.ravel(), minlength=_N_RESAMPLES * n).reshape(_N_RESAMPLES, n).astype(np.float64)
+
+
+def _mean(known: FloatArray, n_drawn: FloatArray) -> FloatArray:
+    """Means over workloads of means over what each has, ``(n_resamples,)``.
+
+    Args:
+        known: ``(n_workloads, n)`` with gaps.
+        n_drawn: How often each is drawn, ``(n_resamples, n)``.
+    """
     is_known = ~np.isnan(known)
-    counts = is_known.sum(axis=2)
-    means = np.where(is_known, known, 0.0).sum(axis=2) / np.maximum(counts, 1)
-    found: FloatArray = (means * (counts > 0)).sum(axis=0) / np.maximum((counts > 0).sum(axis=0), 1)
+    counts = n_drawn @ is_known.T
+    means = n_drawn @ np.where(is_known, known, 0.0).T / np.maximum(counts, 1)
+    found: FloatArray = (means * (counts > 0)).sum(axis=1) / np.maximum((counts > 0).sum(axis=1), 1)
     return found
 
 

@@ -58,7 +58,7 @@ from tests.standin.mps import MpsStandIn
 from tests.standin.near_smi import NearSmiGpu
 from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_CI, DESTROY_GI, READ, UNKNOWN, Programs, StandIn
 
-N_HISTORIES = int(os.environ.get("MIGRATOR_TEST_HISTORIES", "30"))
+N_HISTORIES = int(os.environ.get("MIGRATOR_TEST_HISTORIES", "15"))
 """How often it is all begun anew; more of them are other ones."""
 
 LONG = [pytest.param(backend, 100, marks=pytest.mark.long) for backend in ("nvml", "cpu-v2")]

@@ -15,7 +15,7 @@ from forecaster.forecast import FloatArray, Forecast
 from forecaster.short_term import ShortTerm
 
 EXPERTS: tuple[Expert, ...] = (*WINDOWS, ShortTerm())
-anything = settings(derandomize=True, max_examples=40)
+anything = settings(derandomize=True, max_examples=15)
 HISTORIES = st.builds(
     lambda n_steps, n_tenants, seed, shape: np.random.default_rng(seed).gamma(shape, 8 / shape, (n_steps, n_tenants)),
     st.integers(1, 260),

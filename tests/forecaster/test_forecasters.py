@@ -43,7 +43,7 @@ def forecast_of(
 def coverage(forecaster: Forecaster, rates: FloatArray, n_history: int, n_steps: int) -> FloatArray:
     """Fraction of what came within the 5–95 % band, by tenant, over forecasts from many origins."""
     inside = []
-    for origin in range(n_history, len(rates) - n_steps + 1, n_steps // 2):
+    for origin in range(n_history, len(rates) - n_steps + 1, n_steps):
         band = forecast_of(forecaster, rates[origin - n_history : origin], n_steps).quantiles_rps
         came = rates[origin : origin + n_steps]
         inside.append((band[0] <= came) & (came <= band[-1]))

@@ -54,19 +54,20 @@ def best_objective(problem: Problem, *, is_static: bool = False) -> float | None
     if is_static:
         others = frozenset().union(*(not_ours(problem, s) for s in range(problem.n_steps)))
         always = fitting_multisets(problem.gpu, problem.profile_names, others)
-        found = (_best_of(problem, [joint], left) for joint in held if tuple(sorted(sum(joint, ()))) in always)
-        return max((value for value in found if value is not None), default=None)
-    return _best_of(problem, held, left) if held else None
+        held = [joint for joint in held if tuple(sorted(sum(joint, ()))) in always]
+    return _best_of(problem, held, left, is_static=is_static) if held else None
 
 
-def _best_of(problem: Problem, held: list[tuple[Names, ...]], left: list[frozenset[Names]]) -> float | None:
-    """The best value of all ways through these joint states."""
+def _best_of(
+    problem: Problem, held: list[tuple[Names, ...]], left: list[frozenset[Names]], *, is_static: bool
+) -> float | None:
+    """The best value of all ways through these joint states; with ``is_static`` of those that stay in one."""
     start = (WAITING,) * len(problem.tenants)
     if _per_window(problem):
-        return _best_with_shares(problem, held, left, start)
+        return _best_with_shares(problem, held, left, start, is_static=is_static)
     best: dict[tuple[Progress, ...], NDArray[np.float64]] = {}
     for s in range(problem.n_steps):
-        best = _after_step(problem, held, left[s], s, best, start)
+        best = _after_step(_Step(problem, held, left[s], s), best, start, is_static=is_static)
     finals = [
         value.max() + _salvage(problem, progress) for progress, value in best.items() if _may_end(problem, progress)
     ]
@@ -81,25 +82,29 @@ def _per_window(problem: Problem) -> dict[int, float]:
 
 
 def _best_with_shares(
-    problem: Problem, held: list[tuple[Names, ...]], left: list[frozenset[Names]], start: tuple[Progress, ...]
+    problem: Problem,
+    held: list[tuple[Names, ...]],
+    left: list[frozenset[Names]],
+    start: tuple[Progress, ...],
+    *,
+    is_static: bool,
 ) -> float | None:
     """The same with floors per window: every (value, in time by floored tenant) that no other one dominates."""
     floored = _per_window(problem)
     fronts: dict[tuple[tuple[Progress, ...], int], NDArray[np.float64]] = {(start, -1): np.zeros((1, 1 + len(floored)))}
     for s in range(problem.n_steps):
+        step = _Step(problem, held, left[s], s)
         after: dict[tuple[tuple[Progress, ...], int], list[NDArray[np.float64]]] = {}
         for (waiting, before), front in fronts.items():
             choices = [_ways_to_go_on(problem, t, one, s) for t, one in zip(problem.tenants, waiting, strict=True)]
             for during in product(*choices):
-                busy = [one.profile for one in during if one.state == "running"]
-                levels = _stages(problem, during, s)
-                gains = _gains(problem, held, s, levels)[max(before, 0)]
-                owned = [_in_time(problem, held, s, m)[max(before, 0)] for m in floored]
+                gains = step.gains(_stages(problem, during, s))[max(before, 0)]
+                owned = [step.in_time(m)[max(before, 0)] for m in floored]
                 ended = tuple(_one_step_on(one) for one in during)
-                for now, joint in enumerate(held):
-                    if np.isfinite(gains[now]) and tuple(sorted([*sum(joint, ()), *busy])) in left[s]:
+                for now in np.flatnonzero(step.fits(during) & np.isfinite(gains)):
+                    if not is_static or before in (-1, now):
                         more = front + np.array([gains[now], *(served[now] for served in owned)])
-                        after.setdefault((ended, now), []).append(more)
+                        after.setdefault((ended, int(now)), []).append(more)
         fronts = {key: _undominated(np.concatenate(found)) for key, found in after.items()}
     values = [
         label[0] + _salvage(problem, progress)
@@ -159,26 +164,87 @@ def _own_multisets(problem: Problem, tenant: TenantTerms, fitting: frozenset[Nam
     ]
 
 
+class _Step:
+    """Step ``s`` for all joint states of what is held: what they earn and where they fit, each worked out once."""
+
+    def __init__(self, problem: Problem, held: list[tuple[Names, ...]], fitting: frozenset[Names], s: int) -> None:
+        self.problem, self.s = problem, s
+        self._held, self._fitting = held, fitting
+        self._fits: dict[Names, NDArray[np.bool_]] = {}
+        self._same: dict[int, NDArray[np.bool_]] = {}
+        self._in_time: dict[tuple[int, bool], NDArray[np.float64]] = {}
+        self._gains: dict[tuple[Stage, ...], NDArray[np.float64]] = {}
+
+    def fits(self, during: tuple[Progress, ...]) -> NDArray[np.bool_]:
+        """Whether each joint state fits beside the retrainings that run."""
+        busy = tuple(sorted(one.profile for one in during if one.state == "running"))
+        if busy not in self._fits:
+            fitting = [tuple(sorted([*sum(joint, ()), *busy])) in self._fitting for joint in self._held]
+            self._fits[busy] = np.array(fitting)
+        return self._fits[busy]
+
+    def gains(self, levels: tuple[Stage, ...]) -> NDArray[np.float64]:
+        """Goodput by (joint held before, joint held now); the first step has one row, its initial state.
+
+        Rule 5 in requests: what is served, times accuracy and weight; of a debt swaps take nothing.
+        """
+        if levels not in self._gains:
+            total = np.zeros((1 if self.s == 0 else len(self._held), len(self._held)))
+            for m, (accuracy, share) in enumerate(levels):
+                gain = self.problem.tenants[m].weight * accuracy * self.in_time(m)
+                total += np.where(gain > 0, gain * share, gain)
+                if (asked := floor_per_step(self.problem, m, self.s)) is not None:
+                    total = np.where(self.in_time(m) >= asked, total, -math.inf)
+            self._gains[levels] = total
+        return self._gains[levels]
+
+    def in_time(self, m: int) -> NDArray[np.float64]:
+        """Requests of tenant m in time, as in :meth:`gains`."""
+        return np.where(self._is_same(m), self._served(m, changed=False), self._served(m, changed=True))
+
+    def _is_same(self, m: int) -> NDArray[np.bool_]:
+        """Whether tenant m holds now what it held before; without an initial state it did."""
+        if m not in self._same:
+            number = {names: index for index, names in enumerate(dict.fromkeys(joint[m] for joint in self._held))}
+            now = np.array([number[joint[m]] for joint in self._held])
+            if self.s > 0:
+                self._same[m] = now[:, None] == now[None, :]
+            elif self.problem.paper_initial is None:
+                self._same[m] = np.ones((1, len(now)), dtype=bool)
+            else:
+                self._same[m] = (now == number.get(_initial(self.problem, m), -1))[None, :]
+        return self._same[m]
+
+    def _served(self, m: int, *, changed: bool) -> NDArray[np.float64]:
+        if (m, changed) not in self._in_time:
+            found = {joint[m] for joint in self._held}
+            own = {names: in_time(self.problem, m, self.s, names, changed=changed) for names in found}
+            self._in_time[m, changed] = np.array([own[joint[m]] for joint in self._held])[None, :]
+        return self._in_time[m, changed]
+
+
 def _after_step(
-    problem: Problem,
-    held: list[tuple[Names, ...]],
-    fitting: frozenset[Names],
-    s: int,
-    best: dict[tuple[Progress, ...], NDArray[np.float64]],
-    start: tuple[Progress, ...],
+    step: _Step, best: dict[tuple[Progress, ...], NDArray[np.float64]], start: tuple[Progress, ...], *, is_static: bool
 ) -> dict[tuple[Progress, ...], NDArray[np.float64]]:
-    """Best value of every joint state after step s: `{progress: (n_held,)}`, −inf where impossible."""
+    """Best value of every joint state after the step: `{progress: (n_held,)}`, −inf where impossible."""
+    problem, s = step.problem, step.s
     after: dict[tuple[Progress, ...], NDArray[np.float64]] = {}
     for waiting in [start] if s == 0 else list(best):
         choices = [
             _ways_to_go_on(problem, tenant, one, s) for tenant, one in zip(problem.tenants, waiting, strict=True)
         ]
+        values: dict[tuple[Stage, ...], NDArray[np.float64]] = {}
         for during in product(*choices):
-            busy = [one.profile for one in during if one.state == "running"]
-            fits = [tuple(sorted([*sum(joint, ()), *busy])) in fitting for joint in held]
-            gains = _gains(problem, held, s, _stages(problem, during, s))
-            value = gains.max(axis=0) if s == 0 else (best[waiting][:, None] + gains).max(axis=0)
-            value = np.where(fits, value, -math.inf)
+            levels = _stages(problem, during, s)
+            if levels not in values:
+                gains = step.gains(levels)
+                if s == 0:
+                    values[levels] = gains[0]
+                elif is_static:
+                    values[levels] = best[waiting] + gains.diagonal()
+                else:
+                    values[levels] = (best[waiting][:, None] + gains).max(axis=0)
+            value = np.where(step.fits(during), values[levels], -math.inf)
             ended = tuple(_one_step_on(one) for one in during)
             after[ended] = np.maximum(after[ended], value) if ended in after else value
     return after
@@ -197,40 +263,9 @@ def _stages(problem: Problem, during: tuple[Progress, ...], s: int) -> tuple[Sta
     return tuple(found)
 
 
-def _gains(problem: Problem, held: list[tuple[Names, ...]], s: int, levels: tuple[Stage, ...]) -> NDArray[np.float64]:
-    """Goodput of step s by (joint held before, joint held now); the first step has one row, its initial state."""
-    total = np.zeros((1 if s == 0 else len(held), len(held)))
-    for m, tenant in enumerate(problem.tenants):
-        now = [joint[m] for joint in held]
-        before = [None if problem.paper_initial is None else _initial(problem, tenant)] if s == 0 else now
-        steady = np.array([_goodput(problem, m, s, names, levels[m], changed=False) for names in now])
-        changed = np.array([_goodput(problem, m, s, names, levels[m], changed=True) for names in now])
-        same = np.array([[was is None or was == names for names in now] for was in before])
-        total += np.where(same, steady[None, :], changed[None, :])
-        if (asked := floor_per_step(problem, m, s)) is not None:
-            total = np.where(_in_time(problem, held, s, m) >= asked, total, -math.inf)
-    return total
-
-
-def _in_time(problem: Problem, held: list[tuple[Names, ...]], s: int, m: int) -> NDArray[np.float64]:
-    """Requests of tenant m in time, as in :func:`_gains`."""
-    tenant, now = problem.tenants[m], [joint[m] for joint in held]
-    before = [None if problem.paper_initial is None else _initial(problem, tenant)] if s == 0 else now
-    served = [[in_time(problem, m, s, names, changed=changed) for names in now] for changed in (False, True)]
-    same = np.array([[was is None or was == names for names in now] for was in before])
-    return np.where(same, np.array(served[0])[None, :], np.array(served[1])[None, :])
-
-
-def _initial(problem: Problem, tenant: TenantTerms) -> Names:
+def _initial(problem: Problem, m: int) -> Names:
     assert problem.paper_initial is not None
-    return tuple(sorted(problem.paper_initial.held.get(tenant.name, ())))
-
-
-def _goodput(problem: Problem, m: int, s: int, names: Names, level: Stage, *, changed: bool) -> float:
-    """Rule 5 in requests: what is served, times accuracy and weight; of a debt swaps take nothing."""
-    accuracy, share = level
-    gain = problem.tenants[m].weight * accuracy * in_time(problem, m, s, names, changed=changed)
-    return gain * share if gain > 0 else gain
+    return tuple(sorted(problem.paper_initial.held.get(problem.tenants[m].name, ())))
 
 
 def _ways_to_go_on(problem: Problem, tenant: TenantTerms, progress: Progress, s: int) -> list[Progress]:

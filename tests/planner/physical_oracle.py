@@ -9,8 +9,9 @@ that fits and every start of a retraining is tried at every step. It shares no c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
+from operator import add
 from typing import NamedTuple
 
 from stages import floor_per_step, floor_per_window, in_time, is_kept, is_staged, not_ours, stage, training_steps
@@ -23,6 +24,9 @@ Place = tuple[str, int]
 
 Held = frozenset[tuple[Place, int]]
 """What inference holds, each place with its tenant's index."""
+
+Warming = frozenset[tuple[Place, int]]
+"""Held places that do not serve yet, with the step from which they do."""
 
 
 class Progress(NamedTuple):
@@ -39,17 +43,20 @@ class Progress(NamedTuple):
     was_running: bool = False
 
 
-class State(NamedTuple):
-    """What there is at the end of a step; `warming` are held places with the step from which they serve."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Standing:
+    """What inference holds at the end of a step; there is one of a kind, so that none is looked into to find it."""
 
     held: Held
-    warming: frozenset[tuple[Place, int]]
+    warming: Warming
     next_epoch_step: int
-    progress: tuple[Progress, ...]
 
 
 Label = tuple[float, ...]
 """Goodput so far, requests that lack of floors per step, negative, then those in time of each floor per window."""
+
+States = dict[tuple[Progress, ...], dict[Standing, set[Label]]]
+"""By how far retrainings are and what inference holds: the labels of all ways to get there."""
 
 
 def best_objective(problem: Problem, *, is_static: bool = False) -> float | None:
@@ -68,25 +75,47 @@ def outcomes(problem: Problem, *, is_static: bool = False, keeps_steps: bool = F
     """
     held_sets, tenants = HeldSets(problem), range(len(problem.tenants))
     floors = {m: asked for m in tenants if (asked := floor_per_window(problem, m)) is not None}
-    best: dict[State, set[Label]] = {_before(problem): {(0.0,) * (2 + len(floors))}}
+    progress, standing = _before(problem, held_sets)
+    best: States = {progress: {standing: {(0.0,) * (2 + len(floors))}}}
     for s in range(problem.n_steps):
         may_change = not is_static or s == _first_epoch(problem)
-        after: dict[State, set[Label]] = {}
-        for state, labels in best.items():
-            for state_now, gain in _ways_to_go_on(problem, held_sets, state, s, may_change=may_change):
-                lacks = sum(_lacks_in_step(problem, m, state_now, s) for m in tenants)
-                if not (keeps_steps and lacks):
-                    in_time = (_in_time(problem, m, state_now.held, state_now.warming, s) for m in floors)
-                    gains = (gain, -lacks, *in_time)
-                    more = {tuple(map(sum, zip(label, gains, strict=True))) for label in labels}
-                    after[state_now] = after.get(state_now, set()) | more
-        best = {state: _undominated(labels) for state, labels in after.items()}
+        after: States = {}
+        for progress, standings in best.items():
+            for now in product(*(_retraining_ways(problem, m, one, s) for m, one in enumerate(progress))):
+                found, earned = after.setdefault(now, {}), _Earned(held_sets, now, s, tuple(floors))
+                busy = tuple(one.place for one in now if one.place is not None)
+                for standing, labels in standings.items():
+                    for standing_now in held_sets.ways_to_go_on(standing, busy, s, may_change=may_change):
+                        more = earned[standing_now]
+                        if not (keeps_steps and more[1]):
+                            found.setdefault(standing_now, set()).update(
+                                tuple(map(add, label, more)) for label in labels
+                            )
+        best = {
+            now: {standing: _undominated(labels) for standing, labels in found.items()} for now, found in after.items()
+        }
     return [
-        (worth + _salvage(problem, state), -by_step + sum(map(_lacking, in_time, floors.values())))
-        for state, labels in best.items()
-        if _may_end(problem, state)
+        (worth + _salvage(problem, progress), -by_step + sum(map(_lacking, in_time, floors.values())))
+        for progress, standings in best.items()
+        if _may_end(problem, progress)
+        for labels in standings.values()
         for worth, by_step, *in_time in labels
     ]
+
+
+class _Earned(dict[Standing, Label]):
+    """What step ``s`` adds to labels, where retrainings are so far, by what inference holds; worked out when asked."""
+
+    def __init__(self, held_sets: HeldSets, progress: tuple[Progress, ...], s: int, floored: tuple[int, ...]) -> None:
+        super().__init__()
+        self._held_sets, self._s, self._floored = held_sets, s, floored
+        self._levels = [_worth(held_sets.problem, m, one, s) for m, one in enumerate(progress)]
+
+    def __missing__(self, standing: Standing) -> Label:
+        served, lacks = self._held_sets.served(standing, self._s)
+        gain = _goodput(self._held_sets.problem, self._levels, served)
+        self[standing] = (gain, -lacks, *(served[m] for m in self._floored))
+        return self[standing]
 
 
 def _lacking(in_time: float, asked: float) -> float:
@@ -98,14 +127,15 @@ def _first_epoch(problem: Problem) -> int:
 
 
 def _undominated(labels: set[Label]) -> set[Label]:
-    def beats(one: Label, other: Label) -> bool:
-        return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+    kept: list[Label] = []
+    for label in sorted(labels, reverse=True):  # what beats one comes before it
+        if not any(all(a >= b for a, b in zip(other, label, strict=True)) for other in kept):
+            kept.append(label)
+    return set(kept)
 
-    return {label for label in labels if not any(beats(other, label) for other in labels)}
 
-
-def _lacks_in_step(problem: Problem, m: int, now: State, s: int) -> float:
-    """Requests that lack of tenant m's floor per step, if it has one and binds, in step s."""
+def _lacks_in_step(problem: Problem, m: int, got: float, s: int) -> float:
+    """Requests that lack of tenant m's floor per step, if it has one and binds, in step s with so many in time."""
     tenant, state = problem.tenants[m], problem.physical_initial
     asked = floor_per_step(problem, m, s)
     if asked is None:
@@ -116,10 +146,10 @@ def _lacks_in_step(problem: Problem, m: int, now: State, s: int) -> float:
         warming = frozenset((_place(item.placement), item.serve_step) for item in state.held)
         if _in_time(problem, m, held, warming, s) < asked:
             return 0.0
-    return max(0.0, asked - _in_time(problem, m, now.held, now.warming, s))
+    return max(0.0, asked - got)
 
 
-def _in_time(problem: Problem, m: int, held: Held, warm: frozenset[tuple[Place, int]], s: int) -> float:
+def _in_time(problem: Problem, m: int, held: Held, warm: Warming, s: int) -> float:
     """Requests of tenant m that are served in time in step s."""
     warming = {place for place, serve in warm if serve > s}
     return in_time(problem, m, s, [place[0] for place, owner in held if owner == m and place not in warming])
@@ -133,12 +163,12 @@ def _warm_up(problem: Problem, tenant: TenantTerms) -> int:
     return _steps(problem, problem.switching_s + tenant.overhead_s)
 
 
-def _before(problem: Problem) -> State:
-    """The state before step 0; without an initial state nothing is held, and step 0 is not an epoch."""
+def _before(problem: Problem, held_sets: HeldSets) -> tuple[tuple[Progress, ...], Standing]:
+    """What there is before step 0; without an initial state nothing is held, and step 0 is not an epoch."""
     state = problem.physical_initial
     waiting = tuple(Progress("waiting") for _ in problem.tenants)
     if state is None:
-        return State(frozenset(), frozenset(), 0, waiting)
+        return waiting, held_sets.standing(frozenset(), frozenset(), 0)
     index = {name: m for m, name in enumerate(problem.tenant_names)}
     progress = list(waiting)
     for item in state.retrainings:
@@ -147,7 +177,7 @@ def _before(problem: Problem) -> State:
         progress[index[item.tenant]] = Progress("running", 1, _place(item.placement), item.end_step, profile, is_known)
     held = frozenset((_place(item.placement), index[item.tenant]) for item in state.held)
     warming = frozenset((_place(item.placement), item.serve_step) for item in state.held if item.serve_step > 0)
-    return State(held, warming, state.next_epoch_step, tuple(progress))
+    return tuple(progress), held_sets.standing(held, warming, state.next_epoch_step)
 
 
 def _place(placement: Placement) -> Place:
@@ -157,14 +187,17 @@ def _place(placement: Placement) -> Place:
 class HeldSets:
     """Every set of (placement, tenant) that fits the GPU and gives each tenant what its smallest profile asks.
 
-    With it what is asked for again and again: each tenant's warm-up in steps, and what a step earns.
+    With it what is asked for again and again: each tenant's warm-up in steps, and what is served and warms in a step.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._gpu = problem.gpu
-        self._problem = problem
-        self._earned: dict[tuple[object, ...], float] = {}
-        self.warm_ups = [_warm_up(problem, tenant) for tenant in problem.tenants]
+        self.problem = problem
+        self._standings: dict[tuple[Held, Warming, int], Standing] = {}
+        self._served: dict[tuple[Standing, int], tuple[tuple[float, ...], float]] = {}
+        self._entered: dict[tuple[Standing, Held, int], Standing] = {}
+        self._ways: dict[tuple[Standing, tuple[Place, ...], int, bool], list[Standing]] = {}
+        self._warm_ups = [_warm_up(problem, tenant) for tenant in problem.tenants]
         pairs = [
             ((profile.name, start), m)
             for m, tenant in enumerate(problem.tenants)
@@ -177,28 +210,52 @@ class HeldSets:
             fitting |= {held | {pair} for held in fitting if _fits(problem.gpu, [pair[0], *_places(held)])}
         tenants = range(len(problem.tenants))
         self._all = {held for held in fitting if all(_has_large_one(problem, m, held) for m in tenants)}
-        self._beside: dict[tuple[Place, ...], set[Held]] = {}
-        self._off: dict[frozenset[int], set[Held]] = {}
+        self._fitting: dict[tuple[tuple[Place, ...], frozenset[int]], set[Held]] = {}
 
-    def goodput(self, state: State, s: int) -> float:
-        """Rule 5 for step s."""
-        levels = tuple(_worth(self._problem, m, one, s) for m, one in enumerate(state.progress))
-        key = (s, state.held, state.warming, levels)
-        if key not in self._earned:
-            self._earned[key] = _goodput(self._problem, state.held, state.warming, levels, s)
-        return self._earned[key]
+    def standing(self, held: Held, warming: Warming, next_epoch_step: int) -> Standing:
+        """The one of its kind."""
+        key = (held, warming, next_epoch_step)
+        if key not in self._standings:
+            self._standings[key] = Standing(*key)
+        return self._standings[key]
 
-    def beside(self, busy: tuple[Place, ...]) -> set[Held]:
-        """Those that fit beside the retrainings' placements."""
-        if busy not in self._beside:
-            self._beside[busy] = {held for held in self._all if _fits(self._gpu, [*busy, *_places(held)])}
-        return self._beside[busy]
+    def served(self, standing: Standing, s: int) -> tuple[tuple[float, ...], float]:
+        """Requests of each tenant that are served in time in step s, and those that lack of all floors per step."""
+        if (standing, s) not in self._served:
+            tenants = range(len(self.problem.tenants))
+            served = tuple(_in_time(self.problem, m, standing.held, standing.warming, s) for m in tenants)
+            self._served[standing, s] = served, sum(_lacks_in_step(self.problem, m, served[m], s) for m in tenants)
+        return self._served[standing, s]
 
-    def off(self, others: frozenset[int]) -> set[Held]:
-        """Those that touch none of these memory slices."""
-        if others not in self._off:
-            self._off[others] = {held for held in self._all if not _touches(self._gpu, _places(held), others)}
-        return self._off[others]
+    def ways_to_go_on(self, standing: Standing, busy: tuple[Place, ...], s: int, *, may_change: bool) -> list[Standing]:
+        """All that may stand at step s beside retrainings on these places, after this."""
+        key = (standing, busy, s, may_change)
+        if key not in self._ways:
+            is_first = s == 0 and self.problem.physical_initial is None
+            is_free = may_change and (is_first or s >= standing.next_epoch_step)
+            fitting = self._beside(busy, not_ours(self.problem, s))
+            chosen = fitting if is_free else fitting & {standing.held}
+            self._ways[key] = [self._enter(standing, held, s) for held in chosen]
+        return self._ways[key]
+
+    def _enter(self, standing: Standing, held: Held, s: int) -> Standing:
+        """What stands at step s where ``held`` is held then, after this."""
+        key = (standing, held, s)
+        if key not in self._entered:
+            self._entered[key] = self.standing(held, *_entered(self.problem, self._warm_ups, standing, held, s))
+        return self._entered[key]
+
+    def _beside(self, busy: tuple[Place, ...], others: frozenset[int]) -> set[Held]:
+        """Those that fit beside the retrainings' placements and touch none of these memory slices; nor may those."""
+        key = (busy, others)
+        if key not in self._fitting:
+            free = set() if _touches(self._gpu, list(busy), others) else self._all
+            self._fitting[key] = {
+                held
+                for held in free
+                if _fits(self._gpu, [*busy, *_places(held)]) and not _touches(self._gpu, _places(held), others)
+            }
+        return self._fitting[key]
 
 
 def _touches(gpu: GpuModel, places: list[Place], others: frozenset[int]) -> bool:
@@ -224,34 +281,17 @@ def _fits(gpu: GpuModel, places: list[Place]) -> bool:
     return len(claimed) == len(set(claimed)) and few_enough and compute_slices <= gpu.compute_slices
 
 
-def _ways_to_go_on(
-    problem: Problem, held_sets: HeldSets, state: State, s: int, *, may_change: bool
-) -> Iterator[tuple[State, float]]:
-    """Every state at step s that may follow, with the goodput of step s."""
-    is_free = may_change and ((s == 0 and problem.physical_initial is None) or s >= state.next_epoch_step)
-    for progress in product(*(_retraining_ways(problem, m, one, s) for m, one in enumerate(state.progress))):
-        busy, others = [one.place for one in progress if one.place is not None], not_ours(problem, s)
-        if _touches(problem.gpu, busy, others):
-            continue
-        fitting = held_sets.beside(tuple(busy)) & held_sets.off(others)
-        for held in fitting if is_free else fitting & {state.held}:
-            now = _entered(problem, held_sets.warm_ups, state, held, progress, s)
-            yield now, held_sets.goodput(now, s)
-
-
-def _entered(
-    problem: Problem, warm_ups: list[int], state: State, held: Held, progress: tuple[Progress, ...], s: int
-) -> State:
+def _entered(problem: Problem, warm_ups: list[int], before: Standing, held: Held, s: int) -> tuple[Warming, int]:
     if s == 0 and problem.physical_initial is None:
-        return State(held, frozenset(), 0, progress)
-    kept = set(_places(held & state.held))
-    warming = {(place, serve) for place, serve in state.warming if place in kept and serve > s}
-    warming |= {(place, s + warm_ups[m]) for place, m in held - state.held}
-    next_epoch_step = state.next_epoch_step
-    if held != state.held:
+        return frozenset(), 0
+    kept = set(_places(held & before.held))
+    warming = {(place, serve) for place, serve in before.warming if place in kept and serve > s}
+    warming |= {(place, s + warm_ups[m]) for place, m in held - before.held}
+    next_epoch_step = before.next_epoch_step
+    if held != before.held:
         next_epoch_step = s + max(warm_ups)
     # From the next step on all steps before it are the same.
-    return State(held, frozenset(warming), next_epoch_step if next_epoch_step > s + 1 else 0, progress)
+    return frozenset(warming), next_epoch_step if next_epoch_step > s + 1 else 0
 
 
 def _retraining_ways(problem: Problem, m: int, one: Progress, s: int) -> list[Progress]:
@@ -284,24 +324,20 @@ def _worth(problem: Problem, m: int, one: Progress, s: int) -> float:
     return tenant.options[one.level - 1].accuracy_after if one.state == "done" else tenant.accuracy_before
 
 
-def _goodput(
-    problem: Problem, held: Held, warm: frozenset[tuple[Place, int]], levels: tuple[float, ...], s: int
-) -> float:
-    """Rule 5: what serves at step s, that is, what is held and does not warm."""
-    return sum(
-        tenant.weight * levels[m] * _in_time(problem, m, held, warm, s) for m, tenant in enumerate(problem.tenants)
-    )
+def _goodput(problem: Problem, levels: list[float], served: tuple[float, ...]) -> float:
+    """Rule 5: what serves, that is, what is held and does not warm."""
+    return sum(tenant.weight * levels[m] * served[m] for m, tenant in enumerate(problem.tenants))
 
 
-def _salvage(problem: Problem, state: State) -> float:
+def _salvage(problem: Problem, progress: tuple[Progress, ...]) -> float:
     """What the levels at the window's end are worth beyond it; what runs in the last step has ended by then."""
-    pairs = zip(problem.tenants, state.progress, strict=True)
+    pairs = zip(problem.tenants, progress, strict=True)
     return sum(tenant.salvage[one.level] for tenant, one in pairs if tenant.salvage)
 
 
-def _may_end(problem: Problem, state: State) -> bool:
+def _may_end(problem: Problem, progress: tuple[Progress, ...]) -> bool:
     """Whether every required retraining ran; one that is running ends with the window at the latest."""
     return all(
         one.state != "waiting" or not (tenant.options and tenant.retraining_required)
-        for tenant, one in zip(problem.tenants, state.progress, strict=True)
+        for tenant, one in zip(problem.tenants, progress, strict=True)
     )

@@ -16,8 +16,9 @@ from planner.engines.prices import Descent, InstancePrices, Subgradient, certifi
 from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
 
-PAPER_SEEDS = [seed for seed in range(60) if infeasibility(paper_problem(seed)) is None][:30]
-PHYSICAL_SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 4)) is None][:25]
+PAPER_SEEDS = sorted({*range(42)} - {2, 4, 8, 24, 26, 28, 30, 31, 32, 34, 36, 40})
+PHYSICAL_SEEDS = sorted({*range(32)} - {7, 10, 14, 15, 19, 24, 27})
+"""Of problems that nothing is known to leave without a plan. Seeds are written down: to look for them takes long."""
 
 
 def four_steps(seed):
@@ -41,6 +42,10 @@ def is_at_least(bound, best):
 
 
 PROBLEMS = [*((paper_problem, seed) for seed in PAPER_SEEDS), *((four_steps, seed) for seed in PHYSICAL_SEEDS)]
+
+
+def test_the_seeds_are_of_such_problems():
+    assert [infeasibility(make(seed)) for make, seed in PROBLEMS] == [None] * len(PROBLEMS)
 
 
 @pytest.mark.parametrize("case", PROBLEMS, ids=case_name)

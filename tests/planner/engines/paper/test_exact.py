@@ -27,7 +27,18 @@ from planner.solve import solve
 from planner.verify import verify
 from planner.verify.certificate import certified_bound
 
-SEEDS = [seed for seed in range(400) if infeasibility(paper_problem(seed)) is None]
+SEEDS = sorted({*range(55)} - {2, 4, 8, 24, 26, 28, 30, 31, 32, 34, 36, 40, 43, 45, 50})
+"""Of problems that nothing is known to leave without a plan. Seeds are written down: to look for them takes long."""
+
+# fmt: off
+FEW = [
+    0, 1, 3, 5, 6, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 25, 27, 29, 33, 37, 41, 42, 44, 46, 47,
+    48, 49, 51, 52, 53, 54, 55, 57, 58, 61, 62, 63, 64, 66, 68, 69, 70, 73, 75, 77,
+    78, 80, 81, 82, 86, 87, 88, 89, 90, 91, 93,
+]
+# fmt: on
+THREE = [16, 39, 59, 74, 146, 159, 218, 239, 253, 277, 318, 331]
+"""Those in which one or two tenants may retrain, and three."""
 
 
 def joint_of(problem: Problem) -> JointStates:
@@ -50,18 +61,14 @@ def schedules_of(joint):
     return map(scheduled, product(*(ways_of(joint, m) for m in range(len(joint.problem.tenants)))))
 
 
-def with_actors(n_least, n_most):
-    return [seed for seed in SEEDS if n_least <= len(joint_of(paper_problem(seed)).facts.actors) <= n_most]
+def test_the_seeds_are_of_such_problems():
+    problems = [paper_problem(seed) for seed in {*SEEDS, *FEW, *THREE}]
+    assert [infeasibility(problem) for problem in problems] == [None] * len(problems)
+    few, three = ({len(WindowFacts.of(paper_problem(seed)).actors) for seed in some} for some in (FEW[:12], THREE))
+    assert (few, three) == ({1, 2}, {3})
 
 
-FEW, THREE = with_actors(1, 2)[:60], with_actors(3, 3)[:12]
-
-
-def test_there_are_problems_with_three_tenants_that_retrain():
-    assert len(THREE) >= 8
-
-
-@pytest.mark.parametrize("seed", SEEDS[:40])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_path_is_worth_what_the_gain_tables_say(seed):
     joint = joint_of(paper_problem(seed))
     for choices in islice(schedules_of(joint), 5):

@@ -13,7 +13,9 @@ from planner.engines.physical.search import Search
 from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
 
-SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 6)) is None][:25]
+SEEDS = sorted({*range(28)} - {10, 11, 16})
+BOTH = [3, 5, 6, 9, 17, 18, 21, 25]
+"""Of problems that nothing is known to leave without a plan; and those of them in which both tenants may retrain."""
 
 
 def search_of(seed):
@@ -49,9 +51,21 @@ def shared_search_of(seed):
     return Search(WindowFacts.of(with_unavailable(physical_problem(seed, 6, 2), seed)), Budget())
 
 
-SHARED = [s for s in range(300) if infeasibility(with_unavailable(physical_problem(s, 6, 2), s)) is None]
-SHARED = [143, 178, 276, *(s for s in SHARED if len(shared_search_of(s).facts.problem.unavailable_spans) > 1)][:40]
+# fmt: off
+SHARED = [
+    143, 178, 276, 0, 2, 6, 13, 14, 15, 17, 18, 21, 24, 26, 28, 29, 30, 35, 37, 41, 43,
+    45, 48, 49, 50, 51, 54, 56, 58, 59, 64, 65, 66, 69, 71, 73, 74, 75, 76, 77,
+]
+# fmt: on
 """Slices become others', or ours, inside the window."""
+
+
+def test_the_seeds_are_of_such_problems():
+    problems = [physical_problem(seed, 6) for seed in SEEDS]
+    shared = [with_unavailable(physical_problem(seed, 6, 2), seed) for seed in SHARED]
+    assert [infeasibility(problem) for problem in (*problems, *shared)] == [None] * (len(SEEDS) + len(SHARED))
+    assert all(len(problem.unavailable_spans) > 1 for problem in shared)
+    assert [seed for seed in SEEDS if both_may_retrain(seed)] == BOTH
 
 
 @pytest.mark.parametrize("seed", SHARED)
@@ -72,7 +86,7 @@ def both_may_retrain(seed):
     return all(len(choices) > 1 for choices in WindowFacts.of(physical_problem(seed, 6)).choices)
 
 
-@pytest.mark.parametrize("seed", [seed for seed in SEEDS if both_may_retrain(seed)])
+@pytest.mark.parametrize("seed", BOTH)
 def test_bounds_by_start_leave_change_costs_out(seed):
     search = search_of(seed)
     bounds = Bounds(search.facts, search.counted_paths)

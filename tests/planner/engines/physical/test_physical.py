@@ -224,7 +224,7 @@ def test_a_plan_to_start_from_is_never_made_worse():
     assert solve_physical(problem, Budget(max_nodes=0), best).objective == pytest.approx(best.objective)
 
 
-@pytest.mark.parametrize("seed", [seed for seed in range(16) if best_objective(physical_problem(seed, 3)) is not None])
+@pytest.mark.parametrize("seed", [1, 2, 8, 11, 13, 14, 15])
 def test_the_local_search_finds_plans_wherever_there_are_any(seed, monkeypatch):
     monkeypatch.setattr(physical_search, "MAX_BEST_FIRST", 0)
     problem = physical_problem(seed, 3)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from problems import physical_problem
 from strategies import Case, cases
@@ -23,6 +23,7 @@ from planner.solve import solve
 from planner.verify import verify
 
 PHYSICAL = Reconfiguration.PHYSICAL
+FEWER = settings(max_examples=40)
 
 
 def answered(policy: Policy, problem: Problem, plans: tuple[MigPlan, ...] = ()) -> MigPlan:
@@ -42,6 +43,7 @@ def swinging(n_steps: int = 60, *, initial: PhysicalState | None = None) -> Prob
     return window(*tenants, model=PHYSICAL, switch_s=2.5, initial=initial)
 
 
+@FEWER
 @given(cases(PHYSICAL))
 def test_every_answer_keeps_the_rules_and_retrains(case: Case) -> None:
     plan = answered(MigratorPaper(), case.problem)
@@ -50,6 +52,7 @@ def test_every_answer_keeps_the_rules_and_retrains(case: Case) -> None:
         assert has_retrained(case.problem, plan)
 
 
+@FEWER
 @given(st.integers(0, 10_000), st.integers(8, 30))
 def test_it_answers_whenever_there_is_a_simple_plan(seed: int, n_steps: int) -> None:
     problem = physical_problem(seed, n_steps=n_steps)
@@ -58,6 +61,7 @@ def test_it_answers_whenever_there_is_a_simple_plan(seed: int, n_steps: int) -> 
     assert not plan.status.has_plan or verify(problem, plan).violations == ()
 
 
+@FEWER
 @given(st.integers(0, 10_000), st.integers(8, 30))
 def test_pre_initialising_never_costs_goodput_in_the_first_window(seed: int, n_steps: int) -> None:
     problem = physical_problem(seed, n_steps=n_steps)
@@ -66,6 +70,7 @@ def test_pre_initialising_never_costs_goodput_in_the_first_window(seed: int, n_s
     assert warm is None or cold is None or warm >= cold - 1e-6 * max(1.0, abs(cold))
 
 
+@FEWER
 @given(st.integers(0, 10_000), st.integers(8, 30))
 def test_nor_does_feeding_back_what_it_hid(seed: int, n_steps: int) -> None:
     problem = physical_problem(seed, n_steps=n_steps)
