@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from executor.compiled import working_s
@@ -38,14 +40,9 @@ def with_plan(
 
     ``started_s`` is on ``executor.compiled.working_s``. Plans of ``paper`` have schedules, of ``physical`` lifetimes.
     """
-    return MigPlan(
-        status=status_of(value, bound),
+    return replace(
+        without_plan(problem, status_of(value, bound), engine, started_s, bound),
         objective=value,
-        bound=bound,
-        solve_s=working_s() - started_s,
-        engine=engine,
-        reconfiguration=problem.reconfiguration,
-        n_steps=problem.n_steps,
         schedules=schedules,
         lifetimes=lifetimes,
         next_epoch_step=next_epoch_step,

@@ -12,7 +12,6 @@ Source: Lagrangian relaxation of rule 1; Polyak, "Minimization of unsmooth funct
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,9 @@ from planner.problem import Problem
 
 _PROGRESS = 1e-4
 """Share of the gap by which a bound must fall to count as progress."""
+
+_MOMENTUM, _SHRINK = 0.9, 0.7
+"""Share of the last direction in the next, and factor of a step that has brought no progress."""
 
 _DIGITS = 6
 """Significant digits of a certificate's prices; any prices are valid, so these are."""
@@ -68,25 +70,14 @@ class InstancePrices:
         return bound, slope
 
 
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """How prices are improved.
-
-    Attributes:
-        step: Share of Polyak's step at first.
-        momentum: Share of the last direction in the next.
-        patience: Rounds without progress before the step shrinks.
-        shrink: Factor of the step then.
-    """
-
-    step: float = 1.0
-    momentum: float = 0.9
-    patience: int = 20
-    shrink: float = 0.7
-
-
 class Subgradient:
     """A descent that can be interrupted and taken up again.
+
+    Args:
+        dual: What is lowered.
+        prices: To begin with.
+        step: Share of Polyak's step at first.
+        patience: Rounds without progress before the step shrinks.
 
     Attributes:
         bound: The lowest bound so far.
@@ -94,15 +85,14 @@ class Subgradient:
         n_rounds: Evaluations of the dual so far.
     """
 
-    def __init__(self, dual: InstancePrices, prices: Floats, descent: Descent) -> None:
-        self._dual, self._rule = dual, descent
+    def __init__(self, dual: InstancePrices, prices: Floats, step: float = 1.0, patience: int = 20) -> None:
+        self._dual, self._step, self._patience = dual, step, patience
         self.bound, self.prices, self.n_rounds = np.inf, prices, 0
-        self._at, self._direction = prices, np.zeros_like(prices)
-        self._step, self._n_stuck = descent.step, 0
+        self._at, self._direction, self._n_stuck = prices, np.zeros_like(prices), 0
 
     def run(self, lower: float, n_rounds: int, is_over: Callable[[], bool]) -> list[Schedule]:
         """At most ``n_rounds`` rounds towards ``lower``, what the best known plan earns; the best schedule in each."""
-        rule, schedules = self._rule, []
+        schedules = []
         for _ in range(n_rounds):
             bound, slope = self._dual(self._at)
             self.n_rounds += 1
@@ -114,11 +104,11 @@ class Subgradient:
                 self.bound, self.prices = bound, self._at
             if is_over() or self.bound <= lower:
                 break
-            if self._n_stuck > rule.patience:
-                self._step, self._n_stuck, self._at = self._step * rule.shrink, 0, self.prices
+            if self._n_stuck > self._patience:
+                self._step, self._n_stuck, self._at = self._step * _SHRINK, 0, self.prices
                 self._direction = np.zeros_like(self._direction)
                 continue
-            self._direction = slope + rule.momentum * self._direction
+            self._direction = slope + _MOMENTUM * self._direction
             length = float((self._direction * self._direction).sum())
             if length == 0.0:
                 break

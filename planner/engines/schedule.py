@@ -20,7 +20,7 @@ from planner.engines.arrays import Floats, Int64s, sums_before
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
-from planner.problem import GainTable, PhysicalState, Problem, Retraining
+from planner.problem import GainTable, Problem, Retraining
 
 Token = TypeVar("Token")
 """What a retraining occupies: a profile name where counts decide, a placement where placements do."""
@@ -82,9 +82,8 @@ def choices_of(problem: Problem, tenant: int) -> tuple[Retraining | None, ...]:
 
     Empty for a tenant that must retrain but for which nothing ends within the window.
     """
-    own, state = problem.tenants[tenant], problem.physical_initial
-    is_running = state is not None and any(item.tenant == own.name for item in state.retrainings)
-    if is_running or not own.options:
+    own = problem.tenants[tenant]
+    if not own.options or any(item.tenant == own.name for item in problem.opening.retrainings):
         return (None,)
     found = [
         Retraining(tenant, level, name, 0, problem.occupied_steps(own, option, name))
@@ -113,6 +112,19 @@ def earliest_schedule(problem: Problem) -> Schedule | None:
     return None if found is None else tuple(sorted(found))
 
 
+def sums_along(maxima: Floats) -> Floats:
+    """The sum of per-step maxima before each step, and how many of them are −inf and left out, ``(2, n + 1)``."""
+    is_void = np.isneginf(maxima)
+    return sums_before(np.stack([np.where(is_void, 0.0, maxima), is_void]), axis=1)
+
+
+def by_stage(n_steps: int, before: Floats, during: Floats, after: Floats) -> Floats:
+    """What is earned by start of a retraining, from the :func:`sums_along` of each stage, ``(n_starts,)``."""
+    last = before.shape[1] - n_steps
+    worth, n_void = before[:, :last] + during[:, n_steps:] - during[:, :last] + after[:, -1:] - after[:, n_steps:]
+    return np.where(n_void > 0, -np.inf, worth)
+
+
 @dataclass(frozen=True)
 class WindowFacts:
     """A window's problem with its gain tables, and what follows from both for every schedule.
@@ -136,11 +148,6 @@ class WindowFacts:
         return self.problem.n_steps
 
     @property
-    def state(self) -> PhysicalState:
-        """The initial state; an empty one where there is none."""
-        return self.problem.physical_initial or PhysicalState()
-
-    @property
     def is_free(self) -> bool:
         """Whether the first held set is free and serves at once."""
         return self.problem.initial is None
@@ -151,7 +158,7 @@ class WindowFacts:
         if self.is_free:
             return None
         names = self.problem.tenant_names
-        return frozenset((item.placement, names.index(item.tenant)) for item in self.state.held)
+        return frozenset((item.placement, names.index(item.tenant)) for item in self.problem.opening.held)
 
     @cached_property
     def initial_columns(self) -> Int64s:
@@ -159,7 +166,7 @@ class WindowFacts:
         names = self.problem.profile_names
         out = np.zeros((self.first_step, len(self.gains)), dtype=np.int64)
         for m, (tenant, table) in enumerate(zip(self.problem.tenants, self.gains, strict=True)):
-            own = [item for item in self.state.held if item.tenant == tenant.name]
+            own = [item for item in self.problem.opening.held if item.tenant == tenant.name]
             for step in range(self.first_step):
                 serving = [item.placement.profile.name for item in own if item.serve_step <= step]
                 out[step, m] = table.column[tuple(serving.count(name) for name in names)]
@@ -168,7 +175,7 @@ class WindowFacts:
     @property
     def first_step(self) -> int:
         """The first step at which the held set may differ from the initial one; within the window."""
-        return min(self.state.next_epoch_step, self.n_steps)
+        return min(self.problem.opening.next_epoch_step, self.n_steps)
 
     @cached_property
     def warm_steps(self) -> Int64s:
@@ -186,7 +193,7 @@ class WindowFacts:
         names = self.problem.tenant_names
         return tuple(
             (Retraining(names.index(item.tenant), 1, item.placement.profile.name, 0, item.end_step), item.placement)
-            for item in self.state.retrainings
+            for item in self.problem.opening.retrainings
         )
 
     @cached_property
@@ -288,28 +295,23 @@ class WindowFacts:
         That is its salvage, and what its checkpoints can earn more at best: by step, with what gains most by them
         beside the retraining. A way in progress has one start. ``(n_starts,)``.
         """
+        tenant, is_running = self.problem.tenants[way.tenant], way.tenant in self.running_tenants
+        starts = np.arange(1 if is_running else max(0, self.n_steps - way.n_steps + 1), dtype=np.int64)
+        if not tenant.options[way.level - 1].checkpoints:
+            return np.full(len(starts), tenant.salvages[way.level])
         if way not in self._added:
-            self._added[way] = self._most_added(way)
+            added, run = np.full(len(starts), tenant.salvages[way.level]), way if is_running else way.at(0)
+            changes = ((starts + step, level) for step, level in self.changes(run))
+            first, last, end = np.zeros_like(starts), np.full_like(starts, self.n_steps), starts + run.end_step
+            for (step, level), (until, _) in pairwise([(first, 0), *changes, (last, 0)]):
+                added += self._more(way, level, 0, step, np.minimum(until, end))
+                added += self._more(way, level, way.level, np.maximum(step, end), until)
+            self._added[way] = added
         return self._added[way]
 
     @cached_property
     def _added(self) -> dict[Retraining, Floats]:
         return {}
-
-    def _most_added(self, way: Retraining) -> Floats:
-        tenant = self.problem.tenants[way.tenant]
-        is_running = way.tenant in self.running_tenants
-        starts = np.arange(1 if is_running else max(0, self.n_steps - way.n_steps + 1), dtype=np.int64)
-        added = np.full(len(starts), tenant.salvages[way.level])
-        if not tenant.options[way.level - 1].checkpoints:
-            return added
-        run = way if is_running else way.at(0)
-        changes = ((starts + step, level) for step, level in self.changes(run))
-        first, last, end = np.zeros_like(starts), np.full_like(starts, self.n_steps), starts + run.end_step
-        for (step, level), (until, _) in pairwise([(first, 0), *changes, (last, 0)]):
-            added += self._more(way, level, 0, step, np.minimum(until, end))
-            added += self._more(way, level, way.level, np.maximum(step, end), until)
-        return added
 
     def _more(self, way: Retraining, level: int, least: int, step: Int64s, until: Int64s) -> Floats:
         """The most that a level can earn more than level ``least`` from each ``step`` to its ``until``, ``(n,)``."""

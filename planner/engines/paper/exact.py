@@ -25,18 +25,10 @@ from planner.budget import Budget
 from planner.engines.answer import require_model, without_plan
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions, without_room
 from planner.engines.paper.states import JointStates
-from planner.engines.paper.static import best_beside, improved_schedules, search_of
+from planner.engines.paper.static import best_beside, schedules_to_try
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
-from planner.engines.prices import Descent, InstancePrices, Subgradient
-from planner.engines.schedule import (
-    Incumbent,
-    Schedule,
-    WindowFacts,
-    above,
-    earliest_schedule,
-    schedule_of,
-    with_retraining,
-)
+from planner.engines.prices import InstancePrices, Subgradient
+from planner.engines.schedule import Incumbent, Schedule, WindowFacts, above, earliest_schedule, with_retraining
 from planner.feasibility import infeasibility
 from planner.plan import MigPlan, Status
 from planner.problem import Problem, Reconfiguration, Retraining
@@ -135,16 +127,13 @@ def _starts(joint: JointStates, initial: MigPlan | None) -> Iterator[Schedule]:
     decisions = None if initial is None else decisions_of(joint.problem, initial)
     known = (None if decisions is None else schedule_in(decisions), earliest_schedule(joint.problem))
     yield from (schedule for schedule in known if schedule is not None)
-    yield from improved_schedules(joint)
-    static = search_of(joint.facts).run()
-    if static is not None:
-        yield schedule_of(static.answer[1])
+    yield from schedules_to_try(joint)
 
 
 def _relaxation(joint: JointStates, lower: float, is_over: Callable[[], bool]) -> StatusRelaxation:
     """The relaxation, from multipliers that prices of instances imply; ``lower`` is the best plan's value."""
     dual = InstancePrices(joint.facts)
-    descent = Subgradient(dual, np.zeros(dual.shape), Descent())
+    descent = Subgradient(dual, np.zeros(dual.shape))
     # Without a plan to aim at, half of the first bound will do.
     descent.run(lower if np.isfinite(lower) else 0.0, _PRICE_ROUNDS, is_over)
     dual(descent.prices)

@@ -7,7 +7,7 @@ decoded decision, never taken from a solver.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -16,7 +16,7 @@ import numpy as np
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
 from planner.engines.answer import with_plan, without_plan
-from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start
+from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start, profiles_at
 from planner.feasibility import RULE_RETRAINING
 from planner.plan import Infeasibility, InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
 from planner.problem import Problem, Retraining, TenantTerms
@@ -38,12 +38,6 @@ Decisions = tuple[TenantDecision, ...]
 def schedule_in(decisions: Sequence[TenantDecision]) -> Schedule:
     """The retrainings that the decisions start."""
     return tuple(decision.retraining for decision in decisions if decision.retraining is not None)
-
-
-def running_at(problem: Problem, schedule: Iterable[Retraining | None], step: int) -> Multiset:
-    """The multiset that the retrainings hold in ``step``."""
-    running = (run.profile for run in schedule if run is not None and run.start_step <= step < run.end_step)
-    return multiset_of(problem, tuple(running))
 
 
 def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
@@ -83,7 +77,7 @@ def broken_rule(problem: Problem, decisions: Sequence[TenantDecision]) -> str | 
     for begin, end, mask in problem.unavailable_spans:
         feasible = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
         for step in range(begin, end):
-            running = running_at(problem, (decision.retraining for decision in decisions), step)
+            running = multiset_of(problem, profiles_at(schedule_in(decisions), step))
             total = tuple(map(sum, zip(*by_step[step], running, strict=True)))
             if total not in feasible:
                 beside = f" beside {slices_text(mask)}, not ours," if mask else ""

@@ -12,7 +12,7 @@ from problems import case_name, paper_problem, physical_problem
 from planner.engines.physical.coarse import coarse_facts
 from planner.engines.physical.nodes import on_counts
 from planner.engines.physical.prices import PhysicalPrices
-from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
+from planner.engines.prices import InstancePrices, Subgradient, certificate
 from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
 
@@ -63,7 +63,7 @@ def test_any_prices_bound_every_plan_with_slopes_that_are_slopes(case):
 
 def check_descent(claim, dual, best):
     """It keeps the lowest bound it met, which is no lower than the best plan's worth."""
-    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
+    subgradient = Subgradient(dual, np.zeros(dual.shape))
     before = dual(np.zeros(dual.shape))[0]
     subgradient.run(best, 60, lambda: False)
     claim(subgradient.bound == dual(subgradient.prices)[0], "the bound is not that of its prices")
@@ -82,7 +82,7 @@ def test_one_tenant_alone_without_prices_is_its_best_plan():
 
 def test_a_descent_stops_when_told():
     dual = dual_of(paper_problem(PAPER_SEEDS[0]))
-    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
+    subgradient = Subgradient(dual, np.zeros(dual.shape))
     subgradient.run(0.0, 60, lambda: True)
     assert subgradient.n_rounds == 1
 
