@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.arrays import sums_before
 from planner.counts import BoolArray, IntArray, multiset_of, profiles_of
 from planner.course import Course, Holding, courses, held_by_step, in_order
 from planner.engines.physical.held_sets import HeldSets
@@ -246,7 +247,7 @@ class _Layouts:
                 gains = (course.earned(gains, slice(step, step + 1))[0] for gains in (table.steady, table.changed))
                 lost += changed * np.subtract(*gains)[columns[:, m]]
             else:
-                so_far = np.cumsum(np.pad(course.earned(table.steady, slice(None)), ((1, 0), (0, 0))), axis=0)
+                so_far = sums_before(course.earned(table.steady, slice(None)))
                 until = min(step + self._problem.warm_up_steps(course.tenant), self._problem.n_steps)
                 settled = so_far[until] - so_far[step]
                 lost += settled[columns[:, m]] - settled[kept[:, m]]

@@ -40,11 +40,10 @@ from executor.compiled import working_s
 from planner.attainment import Attainment, attainments, lacking, lacks_in_all, out_of_reach, required
 from planner.budget import Budget
 from planner.course import courses
-from planner.engines.answer import without_plan
 from planner.engines.effort import DEFAULT_WORK
 from planner.feasibility import RULE_FLOOR, floor_out_of_reach, infeasibility
 from planner.gains import gain_tables
-from planner.plan import AnyCertificate, Infeasibility, MigPlan, Status, salvage_of, status_of
+from planner.plan import AnyCertificate, Infeasibility, MigPlan, Status, salvage_of, status_of, without_plan
 from planner.problem import FloatArray, GainTable, Per, Problem, Reconfiguration, without_floors, without_salvage
 
 Engine = Callable[[Problem, Budget, "MigPlan | None"], MigPlan]

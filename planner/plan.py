@@ -14,6 +14,7 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.compiled import working_s
 from executor.mig import Placement
 from planner.problem import Owner, Per, Problem, Reconfiguration, Task, TenantTerms
 
@@ -358,3 +359,50 @@ def status_of(objective: float, bound: float) -> Status:
     """``optimal`` or ``feasible`` by the gap between a plan's objective and its bound."""
     gap = gap_between(bound, objective)
     return Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
+
+
+def with_plan(
+    problem: Problem,
+    value: float,
+    bound: float,
+    engine: str,
+    started_s: float,
+    *,
+    schedules: tuple[TenantSchedule, ...] = (),
+    lifetimes: tuple[Lifetime, ...] = (),
+    work: tuple[tuple[str, int], ...] = (),
+) -> MigPlan:
+    """A plan worth ``value``, where no plan is worth more than ``bound``.
+
+    ``started_s`` is on ``executor.compiled.working_s``. Plans of ``paper`` have schedules, of ``physical`` lifetimes.
+    """
+    return replace(
+        without_plan(problem, status_of(value, bound), engine, started_s, bound),
+        objective=value,
+        schedules=schedules,
+        lifetimes=lifetimes,
+        next_epoch_step=next_epoch_step(problem, lifetimes, problem.n_steps),
+        work=work,
+        salvage=salvage_of(problem, schedules, lifetimes),
+    )
+
+
+def without_plan(
+    problem: Problem,
+    status: Status,
+    engine: str,
+    started_s: float,
+    bound: float | None = None,
+    infeasibility: Infeasibility | None = None,
+) -> MigPlan:
+    """The answer when there is no plan, or none was found."""
+    return MigPlan(
+        status=status,
+        objective=None,
+        bound=bound,
+        solve_s=working_s() - started_s,
+        engine=engine,
+        reconfiguration=problem.reconfiguration,
+        n_steps=problem.n_steps,
+        infeasibility=infeasibility,
+    )

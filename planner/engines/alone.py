@@ -25,8 +25,8 @@ import numpy as np
 
 from executor.compiled import compiled
 from executor.mig import Multiset
+from planner.arrays import Floats, Int64s, Ints, sums_before
 from planner.counts import large_enough_profiles, multiset_of, serving_multisets
-from planner.engines.arrays import Floats, Int64s, Ints, sums_before
 from planner.engines.schedule import WindowFacts
 from planner.problem import Reconfiguration, Retraining
 

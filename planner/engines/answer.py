@@ -1,16 +1,12 @@
-"""What engines answer: a plan, or why there is none; and a bound that takes milliseconds."""
+"""What engines refuse, and a bound that takes milliseconds."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from executor.compiled import working_s
 from planner.counts import codes_fit, codes_of_states, joint_states, tenant_multisets
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
-from planner.plan import Infeasibility, Lifetime, MigPlan, Status, TenantSchedule, salvage_of, status_of
 from planner.problem import Problem, Reconfiguration
 
 
@@ -22,54 +18,6 @@ def require_model(problem: Problem, model: Reconfiguration, engine: str) -> None
     """
     if problem.reconfiguration is not model:
         raise EngineError(f"engine {engine!r} answers {model} problems; this one is {problem.reconfiguration}")
-
-
-def with_plan(
-    problem: Problem,
-    value: float,
-    bound: float,
-    engine: str,
-    started_s: float,
-    *,
-    schedules: tuple[TenantSchedule, ...] = (),
-    lifetimes: tuple[Lifetime, ...] = (),
-    next_epoch_step: int = 0,
-    work: tuple[tuple[str, int], ...] = (),
-) -> MigPlan:
-    """A plan worth ``value``, where no plan is worth more than ``bound``.
-
-    ``started_s`` is on ``executor.compiled.working_s``. Plans of ``paper`` have schedules, of ``physical`` lifetimes.
-    """
-    return replace(
-        without_plan(problem, status_of(value, bound), engine, started_s, bound),
-        objective=value,
-        schedules=schedules,
-        lifetimes=lifetimes,
-        next_epoch_step=next_epoch_step,
-        work=work,
-        salvage=salvage_of(problem, schedules, lifetimes),
-    )
-
-
-def without_plan(
-    problem: Problem,
-    status: Status,
-    engine: str,
-    started_s: float,
-    bound: float | None = None,
-    infeasibility: Infeasibility | None = None,
-) -> MigPlan:
-    """The answer when there is no plan, or none was found."""
-    return MigPlan(
-        status=status,
-        objective=None,
-        bound=bound,
-        solve_s=working_s() - started_s,
-        engine=engine,
-        reconfiguration=problem.reconfiguration,
-        n_steps=problem.n_steps,
-        infeasibility=infeasibility,
-    )
 
 
 def relaxed_bound(facts: WindowFacts) -> float:

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.counts import feasible_multisets
 from planner.engines.alone import TenantSubproblem
-from planner.engines.arrays import Floats
 from planner.engines.schedule import Schedule, WindowFacts
 from planner.plan import Certificate
 from planner.problem import Problem

@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from executor.mig import Placement
+from planner.arrays import Floats, Int64s, sums_before
 from planner.counts import feasible_multisets, multiset_of
-from planner.engines.arrays import Floats, Int64s, sums_before
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares

@@ -25,12 +25,12 @@ from typing import Generic, NamedTuple
 import numpy as np
 
 from executor.compiled import working_s
+from planner.arrays import Bools, Floats, Int64s, sums_before
 from planner.budget import Budget
-from planner.engines.answer import relaxed_bound, require_model, without_plan
-from planner.engines.arrays import Bools, Floats, Int64s, sums_before
+from planner.engines.answer import relaxed_bound, require_model
 from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
 from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status
+from planner.plan import MigPlan, Status, without_plan
 from planner.problem import Problem, Reconfiguration, Retraining
 
 MAX_TRIALS = 5_000

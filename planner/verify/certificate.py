@@ -17,6 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import sums_before
 from planner.plan import AnyCertificate, Certificate, StatusCertificate
 from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
 from planner.verify.floors import with_floor
@@ -27,7 +28,6 @@ from planner.verify.holdings import (
     more_by_checkpoints,
     most_goodput,
     rounding,
-    sums_before,
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executor.mig import Multiset, Placement
+from planner.arrays import sums_before
 from planner.errors import ProblemError
 from planner.levels import (
     LevelChange,
@@ -184,11 +185,6 @@ def more_by_checkpoints(
     sums = ahead(changes[-1][1] if changes else 0, level, slice(None))
     found += sums[-1] - sums[ends]
     return found
-
-
-def sums_before(values: FloatArray, axis: int = 0) -> FloatArray:
-    """What the steps before each add up to along the axis of steps, which gets one longer."""
-    return np.insert(np.cumsum(values, axis=axis), 0, 0.0, axis=axis)
 
 
 def most_goodput(problem: Problem) -> float:

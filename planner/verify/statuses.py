@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from executor.compiled import compiled
 from executor.mig import Multiset
+from planner.arrays import agreeing, sums_before
 from planner.plan import StatusCertificate, TenantStatus
 from planner.problem import FloatArray, Problem, TenantTerms
 from planner.verify.floors import with_floor
@@ -35,7 +36,6 @@ from planner.verify.holdings import (
     more_by_checkpoints,
     most_goodput,
     rounding,
-    sums_before,
 )
 
 IntArray = NDArray[np.int64]
@@ -229,7 +229,7 @@ class _Paths:
             for table, values in zip(self._gains[:, m], (own.settled, own.changed), strict=True):
                 table[: len(values)] = values[..., states[:, m]]
         self._opening = np.sum([own.opening[states[:, m]] for m, own in enumerate(tenants)], axis=0)
-        self._agreeing = _agreeing(states)
+        self._agreeing = agreeing(states)
 
         def has_room(taken: IntArray) -> NDArray[np.bool_]:
             kinds, kind = np.unique(taken, axis=0, return_inverse=True)
@@ -293,16 +293,6 @@ class _Paths:
             if source in vector and (after := tuple(to if one == source else one for one in vector)) in number
         ]
         return np.array(found, dtype=np.int64).reshape(-1, 2)
-
-
-def _agreeing(states: IntArray) -> IntArray:
-    """By subset, the number of each state among those that agree on the tenants outside it, ``(C, K)``."""
-    n_states, n_tenants = states.shape
-    out = np.zeros((1 << n_tenants, n_states), dtype=np.int64)
-    for subset in range(1 << n_tenants):
-        others = [m for m in range(n_tenants) if not subset >> m & 1]
-        out[subset] = np.unique(states[:, others], axis=0, return_inverse=True)[1].reshape(-1) if others else 0
-    return out
 
 
 @compiled

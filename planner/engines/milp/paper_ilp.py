@@ -46,7 +46,7 @@ from executor.compiled import working_s
 from executor.mig import Multiset
 from planner.budget import Budget
 from planner.counts import feasible_multisets, large_enough_profiles, tenant_multisets
-from planner.engines.answer import relaxed_bound, require_model, without_plan
+from planner.engines.answer import relaxed_bound, require_model
 from planner.engines.milp.solvers import UNSOLVED, Solver, SolverAnswer, ask, one_of
 from planner.engines.paper.plan import (
     Decisions,
@@ -63,7 +63,7 @@ from planner.engines.paper.static import candidates
 from planner.engines.schedule import Incumbent, WindowFacts, best_of
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status
+from planner.plan import MigPlan, Status, without_plan
 from planner.problem import Problem, Reconfiguration, Retraining, RetrainingOption
 
 ENGINE = "paper-ilp"

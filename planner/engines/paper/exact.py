@@ -22,7 +22,7 @@ import numpy as np
 
 from executor.compiled import working_s
 from planner.budget import Budget
-from planner.engines.answer import require_model, without_plan
+from planner.engines.answer import require_model
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions, without_room
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.static import best_beside, schedules_to_try
@@ -30,7 +30,7 @@ from planner.engines.paper.statuses import StatusRelaxation, from_prices
 from planner.engines.prices import InstancePrices, Subgradient
 from planner.engines.schedule import Incumbent, Schedule, WindowFacts, above, earliest_schedule, with_retraining
 from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status
+from planner.plan import MigPlan, Status, without_plan
 from planner.problem import Problem, Reconfiguration, Retraining
 
 ENGINE = "exact"

@@ -15,10 +15,18 @@ import numpy as np
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
-from planner.engines.answer import with_plan, without_plan
 from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start, profiles_at
 from planner.feasibility import RULE_RETRAINING
-from planner.plan import Infeasibility, InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
+from planner.plan import (
+    Infeasibility,
+    InferenceSpan,
+    MigPlan,
+    RetrainingSpan,
+    Status,
+    TenantSchedule,
+    with_plan,
+    without_plan,
+)
 from planner.problem import Problem, Retraining, TenantTerms
 from planner.unavailable import slices_text
 

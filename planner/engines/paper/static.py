@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Bools, Floats
 from planner.counts import codes_fit, codes_of, codes_of_states, joint_states, multiset_of, tenant_multisets
-from planner.engines.arrays import Bools, Floats
 from planner.engines.paper.plan import (
     Decisions,
     TenantDecision,

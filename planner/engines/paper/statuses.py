@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.paper.states import JointStates
 from planner.engines.paper.sweeps import Blocks, Schedules, Sweep, pay_schedules, sweep_back, sweep_forth
 from planner.engines.prices import rounded

@@ -46,7 +46,7 @@ from typing import NamedTuple
 import numpy as np
 
 from executor.compiled import compiled
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.arrays import Bools, Floats, Int64s, Ints
 
 
 class Blocks(NamedTuple):

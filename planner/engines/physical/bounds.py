@@ -19,7 +19,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from planner.engines.arrays import Floats, Int64s
+from planner.arrays import Floats, Int64s
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.schedule import Schedule, WindowFacts, by_stage, schedule_of, sums_along
 from planner.problem import Retraining

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.engines.arrays import Floats
+from planner.arrays import Floats
 from planner.engines.schedule import Schedule, WindowFacts, with_retraining
 from planner.problem import GainTable, PhysicalState, TenantTerms
 from planner.unavailable import unavailable_within

@@ -16,6 +16,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Multiset, Placement
+from planner.arrays import Bools, Int64s
 from planner.counts import (
     COUNT_BITS,
     Geometry,
@@ -25,7 +26,6 @@ from planner.counts import (
     geometry,
     large_enough_profiles,
 )
-from planner.engines.arrays import Bools, Int64s
 from planner.plan import ANYWHERE
 from planner.problem import GainTable, Problem
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from executor.mig import Placement
-from planner.engines.arrays import Bools, Int64s, Ints
+from planner.arrays import Bools, Int64s, Ints
 from planner.engines.physical.held_sets import CountTable, HeldSets, Holding, anywhere, held_rows
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from executor.mig import Placement
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.physical.held_sets import anywhere
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path_kernel import longest_path

@@ -18,16 +18,16 @@ import numpy as np
 
 from executor.compiled import working_s
 from executor.mig import Placement
+from planner.arrays import Floats
 from planner.budget import Budget
-from planner.engines.answer import require_model, without_plan
-from planner.engines.arrays import Floats
+from planner.engines.answer import require_model
 from planner.engines.effort import Meter
 from planner.engines.physical.plan import retrainings_in, tidied, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import certificate
 from planner.engines.schedule import PlacedSchedule, WindowFacts, earliest_schedule, may_start
 from planner.feasibility import RULE_MIN_PROFILE, RULE_RETRAINING, infeasibility
-from planner.plan import Certificate, Infeasibility, MigPlan, Status
+from planner.plan import Certificate, Infeasibility, MigPlan, Status, without_plan
 from planner.problem import Problem, Reconfiguration, TenantTerms
 
 ENGINE = "physical"

@@ -14,12 +14,11 @@ from executor.mig import Placement
 from planner.by_hand import inference, retraining
 from planner.counts import large_enough_profiles
 from planner.course import Course, held_by_step
-from planner.engines.answer import with_plan
 from planner.engines.physical.held_sets import Entry, Held
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts, above
-from planner.plan import Lifetime, MigPlan, next_epoch_step, salvage_of
+from planner.plan import Lifetime, MigPlan, salvage_of, with_plan
 from planner.problem import Owner, Problem, Retraining, Task
 
 
@@ -57,7 +56,6 @@ def with_held(
         engine,
         started_s,
         lifetimes=found,
-        next_epoch_step=next_epoch_step(facts.problem, found, facts.n_steps),
         work=work,
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.engines.arrays import Floats
+from planner.arrays import Floats
 from planner.engines.physical.coarse import blocks, coarse_facts
 from planner.engines.prices import InstancePrices, Subgradient
 from planner.engines.schedule import Schedule, WindowFacts

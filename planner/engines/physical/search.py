@@ -24,8 +24,8 @@ import numpy as np
 
 from executor.compiled import working_s
 from executor.mig import Placement
+from planner.arrays import Floats
 from planner.budget import Budget
-from planner.engines.arrays import Floats
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds, Ways
 from planner.engines.physical.coarse import coarse_facts, refined_schedule

@@ -21,7 +21,7 @@ from itertools import product
 import numpy as np
 
 from executor.mig import Placement
-from planner.engines.arrays import Bools, Floats, Int64s
+from planner.arrays import Bools, Floats, Int64s
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.physical.nodes import placed_nodes
 from planner.engines.physical.path import HeldSetPath

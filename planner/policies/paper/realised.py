@@ -23,8 +23,8 @@ from itertools import islice, pairwise
 import numpy as np
 
 from executor.mig import Placement
+from planner.arrays import Bools
 from planner.counts import IntArray, multiset_of
-from planner.engines.arrays import Bools
 from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
