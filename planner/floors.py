@@ -41,9 +41,9 @@ from planner.attainment import Attainment, attainments, lacking, lacks_in_all, o
 from planner.budget import Budget
 from planner.course import courses
 from planner.engines.effort import DEFAULT_WORK
-from planner.feasibility import RULE_FLOOR, floor_out_of_reach, infeasibility
+from planner.feasibility import floor_out_of_reach, infeasibility
 from planner.gains import gain_tables
-from planner.plan import AnyCertificate, Infeasibility, MigPlan, Status, salvage_of, status_of, without_plan
+from planner.plan import AnyCertificate, Infeasibility, MigPlan, Rule, Status, salvage_of, status_of, without_plan
 from planner.problem import FloatArray, GainTable, Per, Problem, Reconfiguration, without_floors, without_salvage
 
 Engine = Callable[[Problem, Budget, "MigPlan | None"], MigPlan]
@@ -212,9 +212,9 @@ class _Search:
     def run(self, reason: Infeasibility | None) -> None:
         """Search, then prove; ``reason`` says why no plan keeps the floors, where that is known."""
         last: Multipliers = {}
-        if reason is not None and (self.must_meet or reason.rule != RULE_FLOOR):
+        if reason is not None and (self.must_meet or reason.rule != Rule.FLOOR):
             last = {m: 1.0 for m in self.asked if self.problem.tenant_names[m] == reason.tenant}
-            if last and reason.rule == RULE_FLOOR:
+            if last and reason.rule == Rule.FLOOR:
                 self._solve(last, proves=True, counts_goodput=False)
             self.reason = self.reason or reason
             return
@@ -398,12 +398,12 @@ class _Search:
         missed = [one for m, one in enumerate(attained) if (m in most if is_alone else not one.is_met)]
         one = max(missed, key=lambda item: item.shortfall, default=None)
         if one is None or one.floor is None:
-            return Infeasibility(None, RULE_FLOOR, "no plan keeps every tenant's floor of in-time answers")
+            return Infeasibility(None, Rule.FLOOR, "no plan keeps every tenant's floor of in-time answers")
         text = f"no plan keeps its floor beside the other floors and rules; the nearest: {one}"
         if is_alone and one.share is not None:
             share = max(one.share, sum(most.values()) / one.arrived)
             text = out_of_reach(one.floor, share, is_reached=share - one.share <= ROUNDING)
-        return Infeasibility(one.tenant, RULE_FLOOR, text)
+        return Infeasibility(one.tenant, Rule.FLOOR, text)
 
     def _penalty(self, tables: Sequence[GainTable]) -> float:
         """More than the difference between the most and the least that any plan can be worth by these tables."""

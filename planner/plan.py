@@ -42,6 +42,24 @@ class Status(StrEnum):
         return self in (Status.OPTIMAL, Status.FEASIBLE)
 
 
+class Rule(StrEnum):
+    """What a violation, or the reason of an infeasible problem, is about.
+
+    A rule of the design's section 4, or the plan's own consistency.
+    """
+
+    LAYOUT = "rule 1"
+    PROFILE = "rule 2"
+    RETRAINING = "rule 3"
+    MIN_PROFILE = "rule 4"
+    OBJECTIVE = "rule 5"
+    FLOOR = "min_slo_attainment"
+    EPOCHS = "epochs"
+    WARM_UP = "warm-up"
+    SHAPE = "shape"
+    CERTIFICATE = "certificate"
+
+
 @dataclass(frozen=True, slots=True)
 class InferenceSpan:
     """``paper``: the profiles that inference holds over ``[from_step, to_step)``, in catalogue order."""

@@ -77,6 +77,10 @@ class _Tables(NamedTuple):
     target: Ints
 
 
+_Scratch = tuple[Floats, Floats, Floats, Ints]
+"""Values of nodes that a loop works out on its way, and where the last of them are from."""
+
+
 class TenantSubproblem:
     """One tenant's problem when it has the GPU to itself; checkpoints count by ``WindowFacts.added``.
 
@@ -241,7 +245,7 @@ def _hold(terms: _Terms, paid: Floats, t: int, level: int, values: Floats, out: 
 
 
 @compiled
-def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: tuple[Floats, Floats, Floats, Ints]) -> None:
+def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: _Scratch) -> None:
     """``free``, ``above``, ``above_at`` and ``came_from``."""
     n_steps, n_nodes = len(paid) - 1, len(terms.barred)
     moved, moved_from = np.empty((n_steps, n_nodes)), np.empty((n_steps, n_nodes), np.int32)
@@ -261,9 +265,7 @@ def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: tuple[Floats
 
 
 @compiled
-def _backward(
-    terms: _Terms, paid: Floats, tables: _Tables, level: int, scratch: tuple[Floats, Floats, Floats, Ints]
-) -> None:
+def _backward(terms: _Terms, paid: Floats, tables: _Tables, level: int, scratch: _Scratch) -> None:
     """``back`` and ``target`` of a level."""
     back, target = tables.back[level], tables.target[level]
     above, above_at = np.empty(len(terms.barred)), np.empty(len(terms.barred), np.int32)
@@ -313,7 +315,7 @@ def _step_by_step_back(terms: _Terms, paid: Floats, tables: _Tables, level: int)
 
 @compiled
 def _at_switch(
-    terms: _Terms, paid: Floats, tables: _Tables, level: int, switch: int, scratch: tuple[Floats, Floats, Floats, Ints]
+    terms: _Terms, paid: Floats, tables: _Tables, level: int, switch: int, scratch: _Scratch
 ) -> tuple[float, int, int, int]:
     """The best net value with a change to ``level`` at ``switch``, and how that step is passed.
 
@@ -335,7 +337,7 @@ def _at_switch(
 
 
 @compiled
-def _scratch_of(terms: _Terms) -> tuple[Floats, Floats, Floats, Ints]:
+def _scratch_of(terms: _Terms) -> _Scratch:
     n_nodes = len(terms.barred)
     return np.empty(n_nodes), np.empty(n_nodes), np.empty(n_nodes), np.empty(n_nodes, np.int32)
 

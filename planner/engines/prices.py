@@ -19,8 +19,6 @@ from planner.arrays import Floats
 from planner.counts import feasible_multisets
 from planner.engines.alone import TenantSubproblem
 from planner.engines.schedule import Schedule, WindowFacts
-from planner.plan import Certificate
-from planner.problem import Problem
 
 _PROGRESS = 1e-4
 """Share of the gap by which a bound must fall to count as progress."""
@@ -121,8 +119,3 @@ def rounded(prices: Floats) -> Floats:
     """Prices with a few digits, as a certificate has them."""
     kept = np.where(np.abs(prices) < _LEAST_PRICE, 0.0, prices)
     return np.array([float(f"{x:.{_DIGITS}g}") for x in kept.flat]).reshape(kept.shape)
-
-
-def certificate(problem: Problem, prices: Floats) -> Certificate:
-    """The prices, rounded to a few digits, as a plan carries them."""
-    return Certificate(problem.profile_names, rounded(prices))

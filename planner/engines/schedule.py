@@ -5,7 +5,7 @@ A schedule says when each retraining runs and on which profile. A *placed* sched
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -228,11 +228,7 @@ class WindowFacts:
 
     def salvage(self, schedule: Schedule) -> float:
         """What the levels at the window's end are worth beyond it under the schedule, in requests."""
-        return self.salvage_at({retraining.tenant: retraining.level for retraining in schedule})
-
-    def salvage_at(self, levels: Mapping[int, int]) -> float:
-        """The same at these levels by tenant; those not named end at theirs of now, or of what is in progress."""
-        ended = {run.tenant: run.level for run, _ in self.running} | dict(levels)
+        ended = {run.tenant: run.level for run in (*schedule_of(self.running), *schedule)}
         return sum(tenant.salvages[ended.get(m, 0)] for m, tenant in enumerate(self.problem.tenants))
 
     def best_salvage(self, tenant: int) -> float:
@@ -250,14 +246,8 @@ class WindowFacts:
         tenant = self.problem.tenants[retraining.tenant]
         if retraining.tenant in self.running_tenants:
             return running_changes(self.problem, tenant, retraining.profile, retraining.end_step)
-        key = (retraining.tenant, retraining.level, retraining.profile)
-        if key not in self._changes:
-            self._changes[key] = level_changes(self.problem, tenant, retraining.level, retraining.profile)
-        return tuple((retraining.start_step + step, level) for step, level in self._changes[key])
-
-    @cached_property
-    def _changes(self) -> dict[tuple[int, int, str], tuple[LevelChange, ...]]:
-        return {}
+        changes = level_changes(self.problem, tenant, retraining.level, retraining.profile)
+        return tuple((retraining.start_step + step, level) for step, level in changes)
 
     def shares(self, retraining: Retraining) -> Floats:
         """What taking weights over leaves of each step's gains of its tenant, ``(n_steps,)``."""
@@ -377,16 +367,14 @@ class WindowFacts:
     def placements(self, retraining: Retraining) -> tuple[Placement, ...]:
         """Where the retraining's instance may sit."""
         places = self.problem.gpu.placements([retraining.profile])
-        return tuple(place for place in places if self._is_ours(retraining, place))
-
-    def _is_ours(self, retraining: Retraining, placement: Placement) -> bool:
-        return self.problem.is_ours(placement, retraining.start_step, retraining.end_step)
+        return tuple(p for p in places if self.problem.is_ours(p, retraining.start_step, retraining.end_step))
 
     def can_stand(self, placed: PlacedSchedule[Placement]) -> bool:
         """Whether these retrainings, and those in progress, leave each other and what is not ours alone."""
         runs = (*placed, *self.running)
         moments = {run.start_step for run, _ in runs}
-        return all(self._is_ours(*own) for own in placed) and all(
+        are_ours = (self.problem.is_ours(place, run.start_step, run.end_step) for run, place in placed)
+        return all(are_ours) and all(
             self.problem.gpu.fits([place for run, place in runs if run.start_step <= step < run.end_step])
             for step in moments
         )

@@ -24,53 +24,15 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from executor.compiled import working_s
 from planner.arrays import Bools, Floats, Int64s, sums_before
-from planner.budget import Budget
-from planner.engines.answer import relaxed_bound, require_model
 from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
-from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status, without_plan
-from planner.problem import Problem, Reconfiguration, Retraining
+from planner.problem import Retraining
 
 MAX_TRIALS = 5_000
 """Partial schedules that are looked at; two retraining tenants take a few dozen."""
 
 StaticLayout = tuple[int, PlacedSchedule[Token]]
 """A layout by its number, and the retrainings beside it, by tenant."""
-
-
-@dataclass(frozen=True)
-class QuickEngine:
-    """An engine of bounded work, which needs no budget. Its bound of all plans is the sum of per-step maxima.
-
-    Attributes:
-        model: Whose problems it answers.
-        name: What it is called.
-        find: Makes a plan from the facts, one of an earlier solve, that bound, and when the solve began by
-            ``executor.compiled.working_s``; ``None`` where it finds none.
-    """
-
-    model: Reconfiguration
-    name: str
-    find: Callable[[WindowFacts, MigPlan | None, float, float], MigPlan | None]
-
-    def __call__(self, problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
-        """The plan found; ``timeout`` with the bound where there may be one, but none was found.
-
-        Raises:
-            EngineError: The problem is of another model.
-        """
-        del budget
-        started_s = working_s()
-        require_model(problem, self.model, self.name)
-        reason = infeasibility(problem)
-        if reason is not None:
-            return without_plan(problem, Status.INFEASIBLE, self.name, started_s, infeasibility=reason)
-        facts = WindowFacts.of(problem)
-        bound = relaxed_bound(facts)
-        found = self.find(facts, initial, bound, started_s)
-        return found or without_plan(problem, Status.TIMEOUT, self.name, started_s, bound)
 
 
 class _Way(NamedTuple, Generic[Token]):

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from planner.plan import OPTIMAL_GAP, MigPlan, Status
+from planner.plan import OPTIMAL_GAP, MigPlan, Rule, Status
 from planner.problem import Problem
 from planner.verify.certificate import certified_bound
 from planner.verify.floors import floor_violations
 from planner.verify.holdings import lifetimes_of, objective_of, salvage_of
 from planner.verify.rules import unreadable, violations
-from planner.verify.verification import TOLERANCE, Rule, Verification, Violation
+from planner.verify.verification import TOLERANCE, Verification, Violation
 
 __all__ = ["TOLERANCE", "Rule", "Verification", "Violation", "verify"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from executor.mig import Multiset
-from planner.plan import AnyCertificate, Lifetime
+from planner.plan import AnyCertificate, Lifetime, Rule
 from planner.problem import FLOOR_TOLERANCE, FloatArray, Per, Problem, Reconfiguration
 from planner.verify.holdings import counts_at_start, served_of, serving
-from planner.verify.verification import Rule, Violation
+from planner.verify.verification import Violation
 
 TOLERANCE = 1e-9
 """Share of what arrives by which a floor may be missed beside ``FLOOR_TOLERANCE``: sums in another order."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from executor.mig import GpuModel, Placement
-from planner.plan import ANYWHERE, Lifetime, MigPlan, TenantSchedule
+from planner.plan import ANYWHERE, Lifetime, MigPlan, Rule, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
 from planner.verify.holdings import continues
-from planner.verify.verification import Rule, Violation
+from planner.verify.verification import Violation
 
 
 def unreadable(problem: Problem, plan: MigPlan) -> Iterator[Violation]:

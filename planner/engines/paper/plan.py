@@ -16,12 +16,12 @@ import numpy as np
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
 from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start, profiles_at
-from planner.feasibility import RULE_RETRAINING
 from planner.plan import (
     Infeasibility,
     InferenceSpan,
     MigPlan,
     RetrainingSpan,
+    Rule,
     Status,
     TenantSchedule,
     with_plan,
@@ -117,7 +117,7 @@ def with_decisions(
 def without_room(problem: Problem, engine: str, started_s: float) -> MigPlan:
     """The answer where no schedule of the required retrainings has room."""
     text = "no schedule of the required retrainings fits beside every tenant's min_profile"
-    reason = Infeasibility(None, RULE_RETRAINING, text)
+    reason = Infeasibility(None, Rule.RETRAINING, text)
     return without_plan(problem, Status.INFEASIBLE, engine, started_s, infeasibility=reason)
 
 

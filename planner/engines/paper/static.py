@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import Bools, Floats
+from planner.budget import Budget
 from planner.counts import codes_fit, codes_of, codes_of_states, joint_states, multiset_of, tenant_multisets
+from planner.engines.answer import Engine, relaxed_bound
 from planner.engines.paper.plan import (
     Decisions,
     TenantDecision,
@@ -40,8 +42,8 @@ from planner.engines.schedule import (
     sums_along,
     with_retraining,
 )
-from planner.engines.static import QuickEngine, StaticSearch
-from planner.plan import MigPlan
+from planner.engines.static import StaticSearch
+from planner.plan import MigPlan, Status, without_plan
 from planner.problem import Reconfiguration, Retraining
 
 if TYPE_CHECKING:
@@ -54,12 +56,12 @@ MAX_SWEEPS = 5
 """Rounds over the tenants; three are rarely needed."""
 
 
-def _static(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
-    del initial
-    problem, search = facts.problem, search_of(facts)
+def _static(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float) -> MigPlan:
+    del budget, initial
+    problem, search, bound = facts.problem, search_of(facts), relaxed_bound(facts)
     found = search.run()
     if found is None:
-        return None
+        return without_plan(problem, Status.TIMEOUT, "static", started_s, bound)
     layout, placed = found.answer
     runs = {run.tenant: run for run, _ in placed}
     held = [tenant_multisets(problem, t)[search.holdings[layout, m]] for m, t in enumerate(problem.tenants)]
@@ -68,19 +70,21 @@ def _static(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s
     return with_decisions(problem, best, max(best.value, bound), "static", started_s, (*search.work.items(),))
 
 
-def _greedy(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
+def _greedy(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float) -> MigPlan:
     from planner.engines.paper.states import JointStates  # noqa: PLC0415 (brings in numba, which static does without)
 
-    joint = JointStates(facts)
+    del budget
+    joint, bound = JointStates(facts), relaxed_bound(facts)
     best = best_of(candidates(joint, initial))
-    work = (("states", joint.n_states),)
-    return None if best is None else with_decisions(facts.problem, best, bound, "greedy", started_s, work)
+    if best is None:
+        return without_plan(facts.problem, Status.TIMEOUT, "greedy", started_s, bound)
+    return with_decisions(facts.problem, best, bound, "greedy", started_s, (("states", joint.n_states),))
 
 
-solve_static = QuickEngine(Reconfiguration.PAPER, "static", _static)
+solve_static = Engine(Reconfiguration.PAPER, "static", _static)
 """The best static plan."""
 
-solve_greedy = QuickEngine(Reconfiguration.PAPER, "greedy", _greedy)
+solve_greedy = Engine(Reconfiguration.PAPER, "greedy", _greedy)
 """A plan no worse than that of ``static``; the earlier one where that is the better."""
 
 

@@ -12,9 +12,10 @@ from problems import case_name, paper_problem, physical_problem
 from planner.engines.physical.coarse import coarse_facts
 from planner.engines.physical.nodes import on_counts
 from planner.engines.physical.prices import PhysicalPrices
-from planner.engines.prices import InstancePrices, Subgradient, certificate
+from planner.engines.prices import InstancePrices, Subgradient, rounded
 from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
+from planner.solve import solve
 
 PAPER_SEEDS = [seed for seed in range(60) if infeasibility(paper_problem(seed)) is None][:30]
 PHYSICAL_SEEDS = [seed for seed in range(60) if infeasibility(physical_problem(seed, 4)) is None][:25]
@@ -131,10 +132,11 @@ def test_coarse_steps_keep_window_and_arrivals_and_bound_the_fine_problem(seed, 
 
 
 def test_a_certificate_has_a_few_digits_of_every_price():
-    problem = paper_problem(PAPER_SEEDS[0])
-    prices = np.full((problem.n_steps, len(problem.profile_names)), 1.0 / 3.0)
-    prices[0] = 0.0
-    found = certificate(problem, prices)
+    problem = physical_problem(0)
+    found = solve(problem).certificate
     assert found.profile_names == problem.profile_names
-    assert found.prices[1, 0] == 0.333333
-    assert found.prices[0, 0] == 0.0
+    assert (found.prices == rounded(found.prices)).all()
+
+
+def test_rounded_prices_have_a_few_digits():
+    assert rounded(np.array([[1.0 / 3.0, 0.0]])).tolist() == [[0.333333, 0.0]]
