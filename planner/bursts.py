@@ -19,7 +19,7 @@ import numpy as np
 
 from executor.compiled import working_s
 from planner.course import Course, courses
-from planner.engines.physical.nodes import placed_nodes
+from planner.engines.physical.nodes import nodes_of
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.plan import held_along, retrainings_in, with_held
 from planner.engines.schedule import WindowFacts
@@ -76,7 +76,7 @@ def still_plan(problem: Problem, plan: MigPlan) -> MigPlan | None:
         plan: A plan that keeps its rules.
     """
     facts, begin_s = WindowFacts.of(problem), working_s()
-    nodes, placed = placed_nodes(facts), retrainings_in(problem, plan)
+    nodes, placed = nodes_of(facts), retrainings_in(problem, plan)
     path = HeldSetPath(facts, nodes).path(placed, is_steady=True)
     if np.isneginf(path.value):
         return None

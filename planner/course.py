@@ -138,6 +138,16 @@ def column_of(problem: Problem, table: GainTable, counts: IntArray) -> IntArray:
     return np.array(columns, dtype=np.int64)[inverse.reshape(-1)]
 
 
+def opening_columns(problem: Problem, tenant: TenantTerms, table: GainTable, n_steps: int) -> IntArray:
+    """The table's column of what serves the tenant in each of the first steps, while the initial set is held."""
+    names = problem.profile_names
+    counts = np.zeros((n_steps, len(names)), dtype=np.int64)
+    for item in problem.opening.held:
+        if item.tenant == tenant.name:
+            counts[item.serve_step :, names.index(item.placement.profile.name)] += 1
+    return column_of(problem, table, counts)
+
+
 def held_by_step(problem: Problem, lifetimes: Iterable[Lifetime]) -> Iterator[tuple[int, Holding]]:
     """(step, what inference holds from there on); begins with the initial state's where there is one."""
     names, state, last = problem.tenant_names, problem.initial, None

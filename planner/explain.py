@@ -22,7 +22,7 @@ from planner.course import Course, Holding, courses, held_by_step, in_order
 from planner.engines.physical.held_sets import HeldSets
 from planner.errors import ProblemError
 from planner.plan import MigPlan
-from planner.problem import FloatArray, PhysicalState, Problem, Reconfiguration
+from planner.problem import FloatArray, Problem, Reconfiguration
 
 HELD, BEFORE, AFTER = "held", "before", "after"
 """Roles of a layout: held by the plan over the stretch, just before it, just after it."""
@@ -161,7 +161,7 @@ def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     """From the step, where it may be an epoch (in ``paper`` any may), else from where its stretch begins."""
     state, is_paper = problem.initial, problem.reconfiguration is Reconfiguration.PAPER
     apart = 1 if is_paper else problem.epoch_steps
-    first = state.next_epoch_step if isinstance(state, PhysicalState) else 0
+    first = problem.opening.next_epoch_step
     changes = [*held_by_step(problem, (item for course in own for item in course.lifetimes))]
     number = max(n for n, (since, _) in enumerate(changes) if since <= step)
     before: Holding | None
@@ -225,7 +225,7 @@ class _Layouts:
         runs = [course.retraining for course in self._own if course.retraining is not None]
         busy = (tuple(run.placement for run in runs if run.create_step <= s < run.end_step) for s in steps)
         beside = {(held, problem.unavailable_in(s, s + 1)) for s, held in zip(steps, busy, strict=True)}
-        fits = np.ones(len(self._sets.layouts), dtype=np.bool_)
+        fits = np.ones(len(self._sets.table.layouts), dtype=np.bool_)
         for held, unavailable in beside:
             fits &= self._sets.table.fits_beside(problem.gpu, held, unavailable)
         return fits[self._sets.layout]

@@ -541,8 +541,6 @@ def without_floors(problem: Problem) -> Problem:
 
 def without_salvage(problem: Problem) -> Problem:
     """The problem as it would be if nothing counted beyond the window's end."""
-    if not any(tenant.salvage for tenant in problem.tenants):
-        return problem
     return replace(problem, tenants=tuple(replace(tenant, salvage=()) for tenant in problem.tenants))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.arrays import Floats
-from planner.counts import feasible_multisets
+from planner.counts import codes_fit, codes_of, feasible_multisets
 from planner.engines.alone import TenantSubproblem
 from planner.engines.schedule import Schedule, WindowFacts
 
@@ -48,8 +48,8 @@ class InstancePrices:
         self._room = np.array(feasible, dtype=np.float64)
         self._barred = np.zeros((problem.n_steps, len(feasible)))
         for begin, end, mask in problem.unavailable_spans:
-            left = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
-            self._barred[begin:end, [multiset not in left for multiset in feasible]] = -np.inf
+            is_left = codes_fit(problem.gpu, problem.profile_names, codes_of(np.array(feasible)), mask)
+            self._barred[begin:end, ~is_left] = -np.inf
         self.tenants = [TenantSubproblem(facts, tenant) for tenant in range(len(problem.tenants))]
 
     @property

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from operator import add
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from executor.mig import Placement
 from planner.arrays import Floats, Int64s, sums_before
-from planner.counts import feasible_multisets, multiset_of
+from planner.counts import codes_fit, codes_of, multiset_of
+from planner.course import opening_columns
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
@@ -163,14 +163,8 @@ class WindowFacts:
     @cached_property
     def initial_columns(self) -> Int64s:
         """Each tenant's column by what serves it while the initial set is held, ``(first_step, n_tenants)``."""
-        names = self.problem.profile_names
-        out = np.zeros((self.first_step, len(self.gains)), dtype=np.int64)
-        for m, (tenant, table) in enumerate(zip(self.problem.tenants, self.gains, strict=True)):
-            own = [item for item in self.problem.opening.held if item.tenant == tenant.name]
-            for step in range(self.first_step):
-                serving = [item.placement.profile.name for item in own if item.serve_step <= step]
-                out[step, m] = table.column[tuple(serving.count(name) for name in names)]
-        return out
+        pairs = zip(self.problem.tenants, self.gains, strict=True)
+        return np.stack([opening_columns(self.problem, *own, self.first_step) for own in pairs], axis=1)
 
     @property
     def first_step(self) -> int:
@@ -311,9 +305,7 @@ class WindowFacts:
         if key not in self._sums_of_more:
             problem, table = self.problem, self.gains[way.tenant]
             beside = multiset_of(problem, [way.profile] if least == 0 else [])
-            feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
-            sums = (tuple(map(add, multiset, beside)) for multiset in table.multisets)
-            fits = np.array([counts in feasible for counts in sums])
+            fits = codes_fit(problem.gpu, problem.profile_names, codes_of(np.array(table.multisets) + beside))
             kinds = [gains[:, :, fits] for gains in (table.steady, table.changed) if gains is not None]
             most = np.max([(gains[level] - gains[least]).max(axis=1, initial=0.0) for gains in kinds], axis=0)
             self._sums_of_more[key] = sums_before(most)

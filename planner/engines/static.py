@@ -76,10 +76,9 @@ class StaticSearch(Generic[Token]):
     _best: Incumbent[StaticLayout[Token]] | None = field(default=None, init=False)
     _settled: list[Floats] = field(default_factory=list, init=False)
     _options: list[list[tuple[Retraining, Token, Floats]]] = field(default_factory=list, init=False)
-    _rooms: dict[int, tuple[list[Token], object]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        facts, self.fits = self.facts, cache(self.fits)
+        facts, self.fits, self._room = self.facts, cache(self.fits), cache(self._tokens_beside)
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):
@@ -139,12 +138,10 @@ class StaticSearch(Generic[Token]):
         tokens = dict.fromkeys(token for own in self._options for _, token, _ in own)
         return {token: np.column_stack([self.fits(begin, (token,)) for begin in self._borders]) for token in tokens}
 
-    def _room(self, room: int) -> tuple[list[Token], object]:
+    def _tokens_beside(self, room: int) -> tuple[list[Token], object]:
         """The tokens that ever have a place, and what is the same for rooms that differ only in where they lie."""
-        if room not in self._rooms:
-            free = {token: own[room].tobytes() for token, own in self._alone.items() if own[room].any()}
-            self._rooms[room] = [*free], (self.shape([*free]), *free.values())
-        return self._rooms[room]
+        free = {token: own[room].tobytes() for token, own in self._alone.items() if own[room].any()}
+        return [*free], (self.shape([*free]), *free.values())
 
     def _extend(self, layout: int, placed: PlacedSchedule[Token], value: float, waiting: tuple[int, ...]) -> None:
         """Put the waiting tenants' retrainings beside those that have their place, in every order worth trying."""

@@ -187,8 +187,8 @@ def _by_size(problem: Problem, tenant: TenantTerms) -> list[str]:
 def _slices(sets: HeldSets) -> FloatArray:
     """Compute slices that each held set gives, ``(n, n_tenants, n_profiles)``."""
     names, most = sets.problem.profile_names, sets.owners.shape[1]
-    by_layout = np.zeros((len(sets.layouts), most, len(names)))
-    for number, layout in enumerate(sets.layouts):
+    by_layout = np.zeros((len(sets.table.layouts), most, len(names)))
+    for number, layout in enumerate(sets.table.layouts):
         for at, placement in enumerate(layout.placements):
             by_layout[number, at, names.index(placement.profile.name)] = placement.profile.compute_slices
     own = [sets.owners == m for m in range(len(sets.problem.tenants))]
@@ -202,7 +202,7 @@ def _left_to_one(sets: HeldSets) -> FloatArray:
     places = gpu.placements([name for name in sets.problem.profile_names if name in retrains_on])
     by_layout = [
         max((place.profile.compute_slices for place in places if gpu.fits((*layout, place))), default=0)
-        for layout in sets.layouts
+        for layout in sets.table.layouts
     ]
     return np.array(by_layout, dtype=np.float64)[sets.layout]
 

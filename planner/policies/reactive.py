@@ -109,6 +109,6 @@ def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], s
     mask = facts.problem.unavailable_in(step, facts.n_steps)
     by_layout = [
         not layout.memory_mask & mask and all(facts.problem.gpu.fits((*layout, *busy)) for busy in beside)
-        for layout in sets.layouts
+        for layout in sets.table.layouts
     ]
     return np.array(by_layout)[sets.layout]

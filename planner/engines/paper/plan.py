@@ -27,7 +27,7 @@ from planner.plan import (
     with_plan,
     without_plan,
 )
-from planner.problem import Problem, Retraining, TenantTerms
+from planner.problem import Problem, Retraining
 from planner.unavailable import slices_text
 
 
@@ -123,10 +123,13 @@ def without_room(problem: Problem, engine: str, started_s: float) -> MigPlan:
 
 def schedules_of(problem: Problem, decisions: Sequence[TenantDecision]) -> tuple[TenantSchedule, ...]:
     """The decisions as a plan's schedules."""
-    return tuple(
-        TenantSchedule(tenant.name, _spans(problem, decision.held), _retraining_span(tenant, decision.retraining))
-        for tenant, decision in zip(problem.tenants, decisions, strict=True)
-    )
+    found = []
+    for tenant, decision in zip(problem.tenants, decisions, strict=True):
+        run, span = decision.retraining, None
+        if run is not None:
+            span = RetrainingSpan(run.profile, run.start_step, run.end_step, tenant.ending_names[run.level])
+        found.append(TenantSchedule(tenant.name, _spans(problem, decision.held), span))
+    return tuple(found)
 
 
 def _spans(problem: Problem, held: Sequence[Multiset]) -> tuple[InferenceSpan, ...]:
@@ -136,12 +139,6 @@ def _spans(problem: Problem, held: Sequence[Multiset]) -> tuple[InferenceSpan, .
         spans.append(InferenceSpan(first, last, profiles_of(problem, multiset)))
         first = last
     return tuple(spans)
-
-
-def _retraining_span(tenant: TenantTerms, run: Retraining | None) -> RetrainingSpan | None:
-    if run is None:
-        return None
-    return RetrainingSpan(run.profile, run.start_step, run.end_step, tenant.options[run.level - 1].name)
 
 
 def decisions_of(problem: Problem, plan: MigPlan) -> Decisions | None:
@@ -175,7 +172,6 @@ def _read(problem: Problem, plan: MigPlan) -> Decisions | str:
 
 def _decision(problem: Problem, m: int, schedule: TenantSchedule) -> TenantDecision | str:
     tenant, retraining = problem.tenants[m], schedule.retraining
-    option_names = [option.name for option in tenant.options]
     used = {name for span in schedule.inference for name in span.profiles}
     used |= set() if retraining is None else {retraining.profile}
     if foreign := used - set(problem.profile_names):
@@ -187,8 +183,8 @@ def _decision(problem: Problem, m: int, schedule: TenantSchedule) -> TenantDecis
         held += [multiset_of(problem, span.profiles)] * (span.to_step - span.from_step)
     if retraining is None:
         return TenantDecision(tuple(held), None)
-    if retraining.option not in option_names:
+    if retraining.option not in tenant.ending_names[1:]:
         return f"it retrains {tenant.name} by {retraining.option!r}, which is none of its options"
-    level = 1 + option_names.index(retraining.option)
+    level = tenant.level_of(retraining.option)
     run = Retraining(m, level, retraining.profile, retraining.start_step, retraining.end_step)
     return TenantDecision(tuple(held), run)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import pairwise, product
 
 import numpy as np
@@ -28,7 +29,7 @@ MAX_STEPS = 300
 """Above this many steps the tables of all intervals (steps² each) cost more than they save."""
 
 _MOST_KEPT = 8_000_000
-"""Numbers in the tables by levels that are kept: 64 MB."""
+"""Numbers in the tables by levels that are kept, about: 64 MB."""
 
 _MOST_SUMS = 500_000
 """Steps in the sums by stage that are kept: 8 MB."""
@@ -74,14 +75,17 @@ class Bounds:
     Args:
         facts: The problem.
         paths: The best paths on counts.
+
+    Attributes:
+        maxima: By stage, the most that can be earned in each step in it, ``(n_steps,)``.
     """
 
     def __init__(self, facts: WindowFacts, paths: HeldSetPath) -> None:
         self._facts = facts
         self._paths = paths
         self._tables: dict[Stage, Floats] = {}
-        self._maxima: dict[Stage, Floats] = {}
-        self._by_levels: dict[tuple[int | None, ...], tuple[Floats, Floats]] = {}
+        self.maxima = cache(self._most_by_step)
+        self._totals = lru_cache(max(1, _MOST_KEPT // (facts.n_steps * len(paths.nodes))))(self._totals_at)
         self._kept_sums: dict[tuple[Schedule, int, tuple[object, ...], frozenset[int]], Floats] = {}
 
     def tabulate(self, stages: Iterable[Stage], pool: Executor, is_over: Callable[[], bool]) -> bool:
@@ -134,21 +138,13 @@ class Bounds:
         own = (terms.salvages[0] for terms in facts.problem.tenants)
         return sum(settled.get(m, relaxed.get(m, none)) for m, none in enumerate(own))
 
-    def maxima(self, stage: Stage) -> Floats:
-        """The most that can be earned in each step in a stage, ``(n_steps,)``."""
-        if stage not in self._maxima:
-            self._maxima[stage] = self._paths.step_maxima(stage.busy, *self._totals(stage.levels))
-        return self._maxima[stage]
+    def _most_by_step(self, stage: Stage) -> Floats:
+        return self._paths.step_maxima(stage.busy, *self._totals(stage.levels))
 
-    def _totals(self, levels: tuple[int | None, ...]) -> tuple[Floats, Floats]:
+    def _totals_at(self, levels: tuple[int | None, ...]) -> tuple[Floats, Floats]:
         """What columns have earned before each step at these levels, and held sets in each step."""
-        if levels not in self._by_levels:
-            earned = self._facts.earned_at_levels(levels)
-            totals = self._paths.step_totals(earned)
-            if len(self._by_levels) * (earned.size + totals.size) > _MOST_KEPT:
-                self._by_levels.clear()
-            self._by_levels[levels] = earned, totals
-        return self._by_levels[levels]
+        earned = self._facts.earned_at_levels(levels)
+        return earned, self._paths.step_totals(earned)
 
     def _sums(
         self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]

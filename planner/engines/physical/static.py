@@ -25,7 +25,7 @@ from planner.arrays import Bools, Floats, Int64s
 from planner.budget import Budget
 from planner.engines.answer import Engine, relaxed_bound
 from planner.engines.physical.held_sets import HeldSets
-from planner.engines.physical.nodes import placed_nodes
+from planner.engines.physical.nodes import nodes_of
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.plan import held_along, with_held
 from planner.engines.schedule import Incumbent, PlacedSchedule, WindowFacts, best_of
@@ -51,7 +51,7 @@ def _static(
 
 def _greedy(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float) -> MigPlan:
     del budget, initial
-    nodes, bound = placed_nodes(facts), relaxed_bound(facts)
+    nodes, bound = nodes_of(facts), relaxed_bound(facts)
     paths = HeldSetPath(facts, nodes)
     chosen = static_schedule(facts) or greedy_schedule(facts, paths)
     if chosen is None:
@@ -111,7 +111,7 @@ def search_of(facts: WindowFacts) -> StaticSearch[Placement]:
         if step >= first:
             return held_sets.table.fits_beside(problem.gpu, busy, mask)
         is_ours = all(not place.memory_mask & mask for place in (*opening, *busy))
-        return np.full(len(held_sets.layouts), is_ours and problem.gpu.fits([*opening, *busy]))
+        return np.full(len(held_sets.table.layouts), is_ours and problem.gpu.fits([*opening, *busy]))
 
     return StaticSearch(
         facts=facts,

@@ -146,13 +146,13 @@ class _Ground:
     @cached_property
     def parts(self) -> tuple[IntArray, IntArray, FloatArray]:
         """By held set and instance: a code of placement and owner (−1 beyond the end), memory mask, capability."""
-        places = sorted({place for layout in self.sets.layouts for place in layout}, key=_sort_key)
+        places = sorted({place for layout in self.sets.table.layouts for place in layout}, key=_sort_key)
         rates = np.zeros((len(places) + 1, len(self.facts.problem.tenants) + 1))
         for m, tenant in enumerate(self.facts.problem.tenants):
             rates[:-1, m] = [tenant.capability_rps.get(place.profile.name, 0.0) for place in places]
         masks = np.array([*(place.memory_mask for place in places), 0], dtype=np.int64)
-        number = np.full((len(self.sets.layouts), self.sets.owners.shape[1]), len(places), dtype=np.int64)
-        for row, layout in zip(number, self.sets.layouts, strict=True):
+        number = np.full((len(self.sets.table.layouts), self.sets.owners.shape[1]), len(places), dtype=np.int64)
+        for row, layout in zip(number, self.sets.table.layouts, strict=True):
             row[: len(layout)] = [places.index(place) for place in layout]
         at, owners = number[self.sets.layout], self.sets.owners
         return np.where(owners >= 0, at * len(rates[0]) + owners, -1), masks[at], rates[at, owners]
