@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.course import Course, courses, opening_columns
 from planner.plan import MigPlan
-from planner.problem import FLOOR_TOLERANCE, AttainmentFloor, FloatArray, GainTable, Per, Problem, TenantTerms
+from planner.problem import FLOOR_TOLERANCE, AttainmentFloor, GainTable, Per, Problem, TenantTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def slack(requests: float) -> float:
     return FLOOR_TOLERANCE * max(1.0, abs(requests))
 
 
-def served_at_start(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray | None:
+def served_at_start(problem: Problem, tenant: TenantTerms, table: GainTable) -> Floats | None:
     """T of what was held when the window opened, as it gets ready, until something else can serve, ``(n,)``.
 
     ``None`` where the first layout is free and serves at once.
@@ -109,11 +110,11 @@ def served_at_start(problem: Problem, tenant: TenantTerms, table: GainTable) -> 
         return None
     n_steps = min(problem.n_steps, state.next_epoch_step + problem.warm_up_steps(tenant))
     assert table.in_time is not None
-    served: FloatArray = table.in_time[np.arange(n_steps), opening_columns(problem, tenant, table, n_steps)]
+    served: Floats = table.in_time[np.arange(n_steps), opening_columns(problem, tenant, table, n_steps)]
     return served
 
 
-def least_by_step(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray:
+def least_by_step(problem: Problem, tenant: TenantTerms, table: GainTable) -> Floats:
     """T that a floor per step asks for, tolerance taken off; −inf in steps that do not bind, ``(n_steps,)``."""
     floor = tenant.min_slo_attainment
     assert floor is not None
@@ -150,7 +151,7 @@ def _attainment(course: Course) -> Attainment:
     return Attainment(tenant.name, floor, total, arrived, float(lacking.sum()), tuple(missed.tolist()), worst, share)
 
 
-def lacking(problem: Problem, tenant: TenantTerms, table: GainTable) -> tuple[FloatArray, FloatArray]:
+def lacking(problem: Problem, tenant: TenantTerms, table: GainTable) -> tuple[Floats, Floats]:
     """Requests that a multiset lacks of a floor per step, settled and just changed, ``(n_steps, n_multisets)`` each."""
     least = least_by_step(problem, tenant, table)[:, None]
     assert table.in_time is not None

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import sums_before
-from planner.counts import BoolArray, IntArray, multiset_of, profiles_of
+from planner.arrays import Bools, Floats, Int64s, sums_before
+from planner.counts import multiset_of, profiles_of
 from planner.course import Course, Holding, courses, held_by_step, in_order
 from planner.engines.physical.held_sets import HeldSets
 from planner.errors import ProblemError
 from planner.plan import MigPlan
-from planner.problem import FloatArray, Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration
 
 HELD, BEFORE, AFTER = "held", "before", "after"
 """Roles of a layout: held by the plan over the stretch, just before it, just after it."""
@@ -220,7 +220,7 @@ class _Layouts:
             self.switching += self._lost(stretch.to_step, all_columns[numbers[AFTER]][None, :], stretch.after)
         self.net = self.stretch - self.switching
 
-    def _fits(self, stretch: _Stretch) -> BoolArray:
+    def _fits(self, stretch: _Stretch) -> Bools:
         problem, steps = self._problem, range(stretch.from_step, stretch.to_step)
         runs = [course.retraining for course in self._own if course.retraining is not None]
         busy = (tuple(run.placement for run in runs if run.create_step <= s < run.end_step) for s in steps)
@@ -230,7 +230,7 @@ class _Layouts:
             fits &= self._sets.table.fits_beside(problem.gpu, held, unavailable)
         return fits[self._sets.layout]
 
-    def _lost(self, step: int, columns: IntArray, other: Holding) -> FloatArray:
+    def _lost(self, step: int, columns: Int64s, other: Holding) -> Floats:
         """What a change in ``step`` between each layout and another takes away; ``columns`` serve after it, ``(n,)``.
 
         In ``paper`` a tenant of which anything changes pays for a step. In ``physical`` it is served by what both have

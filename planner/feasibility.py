@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from executor.mig import Multiset
+from planner.arrays import Floats, Int64s
 from planner.attainment import least_by_step, out_of_reach, required, served_at_start, slack
 from planner.counts import (
-    IntArray,
     codes_fit,
     codes_of,
     feasible_multisets,
@@ -26,16 +26,7 @@ from planner.counts import (
 )
 from planner.gains import gain_tables
 from planner.plan import Infeasibility, Rule
-from planner.problem import (
-    FloatArray,
-    GainTable,
-    Per,
-    Problem,
-    Reconfiguration,
-    Retraining,
-    RetrainingOption,
-    TenantTerms,
-)
+from planner.problem import GainTable, Per, Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
 from planner.unavailable import slices_text
 
 MAX_TRIALS = 50_000
@@ -289,13 +280,13 @@ def floor_out_of_reach(problem: Problem) -> Infeasibility | None:
     return next((reason for check in checks for reason in check(problem, tables, states)), None)
 
 
-def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray:
+def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> Floats:
     """T by what the tenant may hold, ``(n_steps, n_multisets)``."""
     assert table.in_time is not None
     return table.in_time[:, [table.column[multiset] for multiset in tenant_multisets(problem, tenant)]]
 
 
-def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: IntArray) -> Iterator[Infeasibility]:
+def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: Int64s) -> Iterator[Infeasibility]:
     for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
         floor, arrived = tenant.min_slo_attainment, table.arrived
         if floor is None or floor.per is not Per.WINDOW:
@@ -311,7 +302,7 @@ def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: 
             yield Infeasibility(tenant.name, Rule.FLOOR, text)
 
 
-def _step_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: IntArray) -> Iterator[Infeasibility]:
+def _step_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: Int64s) -> Iterator[Infeasibility]:
     allowed = np.ones((problem.n_steps, len(states)), dtype=np.bool_)
     before: list[str] = []
     for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):

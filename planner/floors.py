@@ -37,6 +37,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from executor.compiled import working_s
+from planner.arrays import Floats
 from planner.attainment import Attainment, attainments, lacking, lacks_in_all, out_of_reach, required
 from planner.budget import Budget
 from planner.course import courses
@@ -44,11 +45,11 @@ from planner.engines.effort import DEFAULT_WORK
 from planner.feasibility import floor_out_of_reach, infeasibility
 from planner.gains import gain_tables
 from planner.plan import AnyCertificate, Infeasibility, MigPlan, Rule, Status, salvage_of, status_of, without_plan
-from planner.problem import FloatArray, GainTable, Per, Problem, Reconfiguration, without_floors, without_salvage
+from planner.problem import GainTable, Per, Problem, Reconfiguration, without_floors, without_salvage
 
 Engine = Callable[[Problem, Budget, "MigPlan | None"], MigPlan]
 
-Multipliers = Mapping[int, "float | FloatArray"]
+Multipliers = Mapping[int, "float | Floats"]
 """λ by tenant: what a request in time is worth beside goodput, in all steps or, ``(n_steps,)``, in each.
 
 Of a tenant with a floor per step: what a request costs that lacks; without an entry its floor has to be kept.
@@ -462,13 +463,13 @@ def _reach(tables: Sequence[GainTable]) -> tuple[float, float]:
     return least, sum(float(table.steady.max(axis=(0, 2)).sum()) for table in tables)
 
 
-def _plus(table: GainTable, settled: FloatArray, just_changed: FloatArray) -> GainTable:
+def _plus(table: GainTable, settled: Floats, just_changed: Floats) -> GainTable:
     """The table with so much more in each step."""
     changed = None if table.changed is None else table.changed + just_changed
     return replace(table, steady=table.steady + settled, changed=changed)
 
 
-def _weighted(table: GainTable, goodput: float, in_time: float | FloatArray) -> GainTable:
+def _weighted(table: GainTable, goodput: float, in_time: float | Floats) -> GainTable:
     """So much for each request of goodput, and for each in time, in all steps or by step; without T itself."""
     changed = None if table.changed is None else goodput * table.changed
     bare = replace(table, steady=goodput * table.steady, changed=changed, in_time=None, in_time_changed=None)

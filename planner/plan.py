@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.compiled import working_s
 from executor.mig import Placement
+from planner.arrays import Floats
 from planner.problem import Owner, Per, Problem, Reconfiguration, Task, TenantTerms
 
 OPTIMAL_GAP = 1e-9
@@ -136,7 +136,7 @@ class Infeasibility:
 class _Prices:
     """What both kinds of certificates have: a table of prices, and multipliers of floors per window."""
 
-    prices: NDArray[np.float64]
+    prices: Floats
     multipliers: tuple[tuple[str, float], ...]
 
     def __post_init__(self) -> None:
@@ -193,7 +193,7 @@ class Certificate(_Prices):
     """
 
     profile_names: tuple[str, ...]
-    prices: NDArray[np.float64]
+    prices: Floats
     multipliers: tuple[tuple[str, float], ...] = ()
 
     def misfit(self, problem: Problem, n_steps: int) -> str | None:
@@ -259,7 +259,7 @@ class StatusCertificate(_Prices):
     """
 
     statuses: tuple[TenantStatus, ...]
-    prices: NDArray[np.float64]
+    prices: Floats
     multipliers: tuple[tuple[str, float], ...] = ()
 
     def misfit(self, problem: Problem, n_steps: int) -> str | None:

@@ -305,7 +305,8 @@ class WindowFacts:
         if key not in self._sums_of_more:
             problem, table = self.problem, self.gains[way.tenant]
             beside = multiset_of(problem, [way.profile] if least == 0 else [])
-            fits = codes_fit(problem.gpu, problem.profile_names, codes_of(np.array(table.multisets) + beside))
+            codes = codes_of(np.array(table.multisets)) + codes_of(np.array(beside))
+            fits = codes_fit(problem.gpu, problem.profile_names, codes)
             kinds = [gains[:, :, fits] for gains in (table.steady, table.changed) if gains is not None]
             most = np.max([(gains[level] - gains[least]).max(axis=1, initial=0.0) for gains in kinds], axis=0)
             self._sums_of_more[key] = sums_before(most)
