@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.course import column_of, courses
-from planner.gains import gain_tables
+from planner.arrays import Floats
+from planner.course import Course, courses, opening_columns
 from planner.plan import MigPlan
-from planner.problem import FLOOR_TOLERANCE, AttainmentFloor, FloatArray, GainTable, Per, Problem, TenantTerms
+from planner.problem import FLOOR_TOLERANCE, AttainmentFloor, GainTable, Per, Problem, TenantTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def slack(requests: float) -> float:
     return FLOOR_TOLERANCE * max(1.0, abs(requests))
 
 
-def served_at_start(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray | None:
+def served_at_start(problem: Problem, tenant: TenantTerms, table: GainTable) -> Floats | None:
     """T of what was held when the window opened, as it gets ready, until something else can serve, ``(n,)``.
 
     ``None`` where the first layout is free and serves at once.
@@ -109,17 +109,12 @@ def served_at_start(problem: Problem, tenant: TenantTerms, table: GainTable) -> 
     if state is None:
         return None
     n_steps = min(problem.n_steps, state.next_epoch_step + problem.warm_up_steps(tenant))
-    names = problem.profile_names
-    counts = np.zeros((n_steps, len(names)), dtype=np.int64)
-    for item in state.held:
-        if item.tenant == tenant.name:
-            counts[item.serve_step :, names.index(item.placement.profile.name)] += 1
     assert table.in_time is not None
-    served: FloatArray = table.in_time[np.arange(n_steps), column_of(problem, table, counts)]
+    served: Floats = table.in_time[np.arange(n_steps), opening_columns(problem, tenant, table, n_steps)]
     return served
 
 
-def least_by_step(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray:
+def least_by_step(problem: Problem, tenant: TenantTerms, table: GainTable) -> Floats:
     """T that a floor per step asks for, tolerance taken off; −inf in steps that do not bind, ``(n_steps,)``."""
     floor = tenant.min_slo_attainment
     assert floor is not None
@@ -133,14 +128,11 @@ def least_by_step(problem: Problem, tenant: TenantTerms, table: GainTable) -> Fl
 
 def attainments(problem: Problem, plan: MigPlan) -> tuple[Attainment, ...]:
     """What a plan that keeps the other rules gives every tenant, in the problem's order."""
-    tables, given = gain_tables(problem), courses(problem, plan)
-    return tuple(
-        _attainment(problem, tenant, table, course.in_time)
-        for tenant, table, course in zip(problem.tenants, tables, given, strict=True)
-    )
+    return tuple(map(_attainment, courses(problem, plan)))
 
 
-def _attainment(problem: Problem, tenant: TenantTerms, table: GainTable, served: FloatArray | None) -> Attainment:
+def _attainment(course: Course) -> Attainment:
+    tenant, table, served = course.tenant, course.table, course.in_time
     floor = tenant.min_slo_attainment
     assert table.arrived is not None
     arrived = float(table.arrived.sum())
@@ -150,7 +142,7 @@ def _attainment(problem: Problem, tenant: TenantTerms, table: GainTable, served:
     if floor.per is Per.WINDOW:
         asked = required(floor, table)
         return Attainment(tenant.name, floor, total, arrived, asked - total if total < asked - slack(asked) else 0.0)
-    lacking = np.maximum(least_by_step(problem, tenant, table) - served, 0.0)
+    lacking = np.maximum(least_by_step(course.problem, tenant, table) - served, 0.0)
     missed = np.flatnonzero(lacking)
     if not len(missed):
         return Attainment(tenant.name, floor, total, arrived)
@@ -159,7 +151,7 @@ def _attainment(problem: Problem, tenant: TenantTerms, table: GainTable, served:
     return Attainment(tenant.name, floor, total, arrived, float(lacking.sum()), tuple(missed.tolist()), worst, share)
 
 
-def lacking(problem: Problem, tenant: TenantTerms, table: GainTable) -> tuple[FloatArray, FloatArray]:
+def lacking(problem: Problem, tenant: TenantTerms, table: GainTable) -> tuple[Floats, Floats]:
     """Requests that a multiset lacks of a floor per step, settled and just changed, ``(n_steps, n_multisets)`` each."""
     least = least_by_step(problem, tenant, table)[:, None]
     assert table.in_time is not None

@@ -12,12 +12,12 @@ from typing import Self
 
 from executor.mig import GpuModel, Variant
 from forecaster.forecast import Forecast
+from planner.arrays import Floats
 from planner.gains import carry_over_gains
 from planner.problem import (
     DRAIN_S,
     AttainmentFloor,
     Checkpoint,
-    FloatArray,
     InitialState,
     Problem,
     Reconfiguration,
@@ -168,7 +168,7 @@ def _tenant_terms(
     reconfiguration: Reconfiguration,
     tenant: Tenant,
     window: WindowTerms,
-    arrivals_rps: FloatArray,
+    arrivals_rps: Floats,
     start_s: float,
     training_start_s: float,
 ) -> TenantTerms:

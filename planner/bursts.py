@@ -18,14 +18,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from executor.compiled import working_s
+from planner.arrays import Floats
 from planner.course import Course, courses
-from planner.engines.physical.nodes import placed_nodes
+from planner.engines.physical.nodes import nodes_of
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.plan import held_along, retrainings_in, with_held
 from planner.engines.schedule import WindowFacts
 from planner.gains import carried_over, rooms
 from planner.plan import MigPlan
-from planner.problem import FloatArray, Problem
+from planner.problem import Problem
 
 WORST_SHARE = 0.1
 """Of the scenarios: those in which a plan is furthest behind a layout that stays."""
@@ -43,7 +44,7 @@ class Scenarios:
         slack_s: One a tenant: SLO − batch latency in seconds, by profile.
     """
 
-    rates_rps: FloatArray
+    rates_rps: Floats
     slack_s: tuple[Mapping[str, float], ...]
 
 
@@ -76,7 +77,7 @@ def still_plan(problem: Problem, plan: MigPlan) -> MigPlan | None:
         plan: A plan that keeps its rules.
     """
     facts, begin_s = WindowFacts.of(problem), working_s()
-    nodes, placed = placed_nodes(facts), retrainings_in(problem, plan)
+    nodes, placed = nodes_of(facts), retrainings_in(problem, plan)
     path = HeldSetPath(facts, nodes).path(placed, is_steady=True)
     if np.isneginf(path.value):
         return None
@@ -97,7 +98,7 @@ def burst_loss(problem: Problem, plan: MigPlan, still: MigPlan, scenarios: Scena
     return float(behind[worst].sum() / requests) if requests > 0 else 0.0
 
 
-def _worth(problem: Problem, plan: MigPlan, scenarios: Scenarios) -> FloatArray:
+def _worth(problem: Problem, plan: MigPlan, scenarios: Scenarios) -> Floats:
     """Goodput of each scenario, then as is expected, in requests, ``(n_scenarios,)``."""
     n_steps = scenarios.rates_rps.shape[1]
     total = np.zeros(len(scenarios.rates_rps))
@@ -108,7 +109,7 @@ def _worth(problem: Problem, plan: MigPlan, scenarios: Scenarios) -> FloatArray:
     return total
 
 
-def _goodput(problem: Problem, course: Course, requests: FloatArray, slack_s: Mapping[str, float]) -> FloatArray:
+def _goodput(problem: Problem, course: Course, requests: Floats, slack_s: Mapping[str, float]) -> Floats:
     """A tenant's over the scenarios' steps: ``(n_scenarios, n_steps) → (n_scenarios,)``."""
     tenant, n_steps = course.tenant, requests.shape[1]
     serving, worth = course.serving[:n_steps], tenant.weight * np.array(tenant.accuracies)[course.level[:n_steps]]

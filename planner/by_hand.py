@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from executor.mig import Placement
 from planner.errors import ProblemError
-from planner.plan import Lifetime, MigPlan, next_epoch_step, salvage_of, status_of
+from planner.plan import Lifetime, MigPlan, with_plan
 from planner.problem import Owner, Problem, Task, TenantTerms
 from planner.verify.holdings import objective_of
 
@@ -57,15 +58,4 @@ def plan_of(problem: Problem, lifetimes: Iterable[Lifetime], maker: str) -> MigP
     items = tuple(sorted(lifetimes, key=lambda item: (item.create_step, item.placement.sort_key)))
     objective = objective_of(problem, items) or 0.0
     bound = max(objective, problem.most_goodput + sum(max(tenant.salvages) for tenant in problem.tenants))
-    return MigPlan(
-        status=status_of(objective, bound),
-        objective=objective,
-        bound=bound,
-        solve_s=0.0,
-        engine=maker,
-        reconfiguration=problem.reconfiguration,
-        n_steps=problem.n_steps,
-        lifetimes=items,
-        next_epoch_step=next_epoch_step(problem, items, problem.n_steps),
-        salvage=salvage_of(problem, (), items),
-    )
+    return replace(with_plan(problem, objective, bound, maker, 0.0, lifetimes=items), solve_s=0.0)

@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import GpuModel, Multiset, Profile
+from planner.arrays import Bools, Int64s
 from planner.problem import Problem, TenantTerms
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 COUNT_BITS = 4
 """Bits for one profile's count in a multiset's code: no two layouts hold 16 instances together."""
@@ -45,7 +42,7 @@ def _feasible(
     profile_names: tuple[str, ...],
     geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
     unavailable: int,
-) -> tuple[tuple[Multiset, ...], IntArray]:
+) -> tuple[tuple[Multiset, ...], Int64s]:
     """The feasible multisets, and their codes in ascending order."""
     found = gpu.multisets(profile_names, unavailable)
     return found, np.sort(codes_of(np.array(found, dtype=np.int64)))
@@ -92,12 +89,12 @@ def profiles_of(problem: Problem, multiset: Multiset) -> tuple[str, ...]:
     return tuple(name for name, count in zip(problem.profile_names, multiset, strict=True) for _ in range(count))
 
 
-def codes_of(multisets: IntArray) -> IntArray:
+def codes_of(multisets: Int64s) -> Int64s:
     """Each multiset as one integer, ``(n, n_profiles) → (n,)``; the code of a sum of two is the sum of their codes."""
     return np.asarray(multisets @ (1 << COUNT_BITS * np.arange(multisets.shape[-1])), dtype=np.int64)
 
 
-def codes_fit(gpu: GpuModel, profile_names: tuple[str, ...], codes: IntArray, unavailable: int = 0) -> BoolArray:
+def codes_fit(gpu: GpuModel, profile_names: tuple[str, ...], codes: Int64s, unavailable: int = 0) -> Bools:
     """Whether each coded multiset fits the GPU and leaves the memory slices in ``unavailable``, one bit each, free.
 
     It is the sum of at most two that have fewer than 8 of each profile: what tenants hold, and the retrainings beside,
@@ -106,7 +103,7 @@ def codes_fit(gpu: GpuModel, profile_names: tuple[str, ...], codes: IntArray, un
     return np.isin(codes, _feasible(gpu, profile_names, geometry(gpu, profile_names), unavailable)[1])
 
 
-def joint_states(problem: Problem) -> IntArray:
+def joint_states(problem: Problem) -> Int64s:
     """All ways to give every tenant a multiset such that they fit together.
 
     Shapes:
@@ -123,7 +120,7 @@ def joint_states(problem: Problem) -> IntArray:
     return states
 
 
-def codes_of_states(problem: Problem, states: IntArray) -> IntArray:
+def codes_of_states(problem: Problem, states: Int64s) -> Int64s:
     """The code of what tenants hold together in each of the :func:`joint_states`, ``(n_states,)``."""
     codes = np.zeros(len(states), dtype=np.int64)
     for tenant, own in zip(problem.tenants, states.T, strict=True):

@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from executor.mig import Placement
-from planner.counts import BoolArray, IntArray, codes_of, multiset_of
+from planner.arrays import Bools, Floats, Int64s
+from planner.counts import codes_of, multiset_of
 from planner.gains import gain_tables
 from planner.levels import LevelChange, changes_by, levels_of, lowered, shares_of, swap_shares
 from planner.plan import ANYWHERE, Lifetime, MigPlan
-from planner.problem import FloatArray, GainTable, PaperState, Problem, Reconfiguration, TenantTerms
+from planner.problem import GainTable, PaperState, Problem, Reconfiguration, TenantTerms
 from planner.verify.holdings import lifetimes_of
 
 Holding = tuple[tuple[Placement, int], ...]
@@ -42,17 +43,17 @@ class Course:
         return next((item for item in self.lifetimes if not item.is_inference), None)
 
     @cached_property
-    def held(self) -> IntArray:
+    def held(self) -> Int64s:
         """Instances that inference holds, ``(n_steps, n_profiles)``, by ``Problem.profile_names``."""
         return self._counts((item, item.create_step) for item in self.lifetimes)
 
     @cached_property
-    def serving(self) -> IntArray:
+    def serving(self) -> Int64s:
         """Those of them that serve, ``(n_steps, n_profiles)``; fewer while some warm up."""
         return self._counts((item, item.serve_step) for item in self.lifetimes)
 
     @cached_property
-    def has_changed(self) -> BoolArray:
+    def has_changed(self) -> Bools:
         """``paper``: whether the step pays for a change of what is held."""
         if self.problem.reconfiguration is not Reconfiguration.PAPER:
             return np.zeros(self.problem.n_steps, dtype=np.bool_)
@@ -62,29 +63,29 @@ class Course:
         return np.asarray((np.diff(self.held, axis=0, prepend=before[None, :]) != 0).any(axis=1), dtype=np.bool_)
 
     @cached_property
-    def level(self) -> IntArray:
+    def level(self) -> Int64s:
         """That of ``TenantTerms.accuracies``: 0 until a checkpoint is served or the retraining has ended."""
         return levels_of(self._level_changes, self.problem.n_steps)
 
     @cached_property
-    def swap_share(self) -> FloatArray:
+    def swap_share(self) -> Floats:
         """What taking new weights over leaves of each step's gains."""
         return shares_of(self._level_changes, swap_shares(self.problem, self.tenant), self.problem.n_steps)
 
     @cached_property
-    def capability_rps(self) -> FloatArray:
+    def capability_rps(self) -> Floats:
         """Requests a second that what serves can answer in time; what a change leaves of it, at least 0."""
         lost = self.tenant.overhead_s / self.problem.step_s / np.maximum(1, self.serving.sum(axis=1))
-        capability: FloatArray = self.serving @ self.problem.rates_rps(self.tenant)
+        capability: Floats = self.serving @ self.problem.rates_rps(self.tenant)
         return np.where(self.has_changed, np.maximum(0.0, 1.0 - lost), 1.0) * capability
 
     @cached_property
-    def goodput(self) -> FloatArray:
+    def goodput(self) -> Floats:
         """Expected goodput in requests, weight included."""
         return lowered(self._of_step(self.table.steady, self.table.changed, self.level), self.swap_share)
 
     @cached_property
-    def in_time(self) -> FloatArray | None:
+    def in_time(self) -> Floats | None:
         """Requests that are expected to be answered in time; ``None`` where the problem's gain tables do not say."""
         table = self.table
         return None if table.in_time is None else self._of_step(table.in_time, table.in_time_changed)
@@ -95,7 +96,7 @@ class Course:
         most = self.tenant.weight * float(self.tenant.arrivals_rps.sum()) * self.problem.step_s
         return float(self.goodput.sum()) / most if most > 0 else None
 
-    def earned(self, gains: FloatArray, steps: slice) -> FloatArray:
+    def earned(self, gains: Floats, steps: slice) -> Floats:
         """What each column of a gain table earns at the plan's levels: ``(n_levels, n_steps, n) → (n_of_steps, n)``."""
         at = np.arange(len(self.level))[steps]
         return lowered(gains[self.level[at], at], self.swap_share[at, None])
@@ -104,17 +105,17 @@ class Course:
     def _level_changes(self) -> tuple[LevelChange, ...]:
         return () if self.retraining is None else changes_by(self.problem, self.tenant, self.retraining)
 
-    def _counts(self, since: Iterable[tuple[Lifetime, int]]) -> IntArray:
+    def _counts(self, since: Iterable[tuple[Lifetime, int]]) -> Int64s:
         counts = np.zeros((self.problem.n_steps, len(self.problem.profile_names)), dtype=np.int64)
         for item, step in since:
             if item.is_inference:
                 counts[step : item.end_step, self.problem.profile_names.index(item.placement.profile.name)] += 1
         return counts
 
-    def _of_step(self, settled: FloatArray, changed: FloatArray | None, *levels: IntArray) -> FloatArray:
+    def _of_step(self, settled: Floats, changed: Floats | None, *levels: Int64s) -> Floats:
         """What stands in a gain table for what serves in each step."""
         at = (*levels, np.arange(self.problem.n_steps), column_of(self.problem, self.table, self.serving))
-        values: FloatArray = settled[at]
+        values: Floats = settled[at]
         return values if changed is None else np.where(self.has_changed, changed[at], values)
 
 
@@ -130,12 +131,22 @@ def courses(problem: Problem, plan: MigPlan) -> tuple[Course, ...]:
     )
 
 
-def column_of(problem: Problem, table: GainTable, counts: IntArray) -> IntArray:
+def column_of(problem: Problem, table: GainTable, counts: Int64s) -> Int64s:
     """The table's column of each row of counts over ``problem.profile_names``: ``(n, n_profiles) → (n,)``."""
     rows = counts.reshape(-1, len(problem.profile_names))
     _, first, inverse = np.unique(codes_of(rows), return_index=True, return_inverse=True)
     columns = [table.column[tuple(row)] for row in rows[first].tolist()]
     return np.array(columns, dtype=np.int64)[inverse.reshape(-1)]
+
+
+def opening_columns(problem: Problem, tenant: TenantTerms, table: GainTable, n_steps: int) -> Int64s:
+    """The table's column of what serves the tenant in each of the first steps, while the initial set is held."""
+    names = problem.profile_names
+    counts = np.zeros((n_steps, len(names)), dtype=np.int64)
+    for item in problem.opening.held:
+        if item.tenant == tenant.name:
+            counts[item.serve_step :, names.index(item.placement.profile.name)] += 1
+    return column_of(problem, table, counts)
 
 
 def held_by_step(problem: Problem, lifetimes: Iterable[Lifetime]) -> Iterator[tuple[int, Holding]]:

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.counts import BoolArray, IntArray, multiset_of, profiles_of
+from planner.arrays import Bools, Floats, Int64s, sums_before
+from planner.counts import multiset_of, profiles_of
 from planner.course import Course, Holding, courses, held_by_step, in_order
 from planner.engines.physical.held_sets import HeldSets
 from planner.errors import ProblemError
 from planner.plan import MigPlan
-from planner.problem import FloatArray, PhysicalState, Problem, Reconfiguration
+from planner.problem import Problem, Reconfiguration
 
 HELD, BEFORE, AFTER = "held", "before", "after"
 """Roles of a layout: held by the plan over the stretch, just before it, just after it."""
@@ -160,7 +161,7 @@ def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     """From the step, where it may be an epoch (in ``paper`` any may), else from where its stretch begins."""
     state, is_paper = problem.initial, problem.reconfiguration is Reconfiguration.PAPER
     apart = 1 if is_paper else problem.epoch_steps
-    first = state.next_epoch_step if isinstance(state, PhysicalState) else 0
+    first = problem.opening.next_epoch_step
     changes = [*held_by_step(problem, (item for course in own for item in course.lifetimes))]
     number = max(n for n, (since, _) in enumerate(changes) if since <= step)
     before: Holding | None
@@ -219,17 +220,17 @@ class _Layouts:
             self.switching += self._lost(stretch.to_step, all_columns[numbers[AFTER]][None, :], stretch.after)
         self.net = self.stretch - self.switching
 
-    def _fits(self, stretch: _Stretch) -> BoolArray:
+    def _fits(self, stretch: _Stretch) -> Bools:
         problem, steps = self._problem, range(stretch.from_step, stretch.to_step)
         runs = [course.retraining for course in self._own if course.retraining is not None]
         busy = (tuple(run.placement for run in runs if run.create_step <= s < run.end_step) for s in steps)
         beside = {(held, problem.unavailable_in(s, s + 1)) for s, held in zip(steps, busy, strict=True)}
-        fits = np.ones(len(self._sets.layouts), dtype=np.bool_)
+        fits = np.ones(len(self._sets.table.layouts), dtype=np.bool_)
         for held, unavailable in beside:
             fits &= self._sets.table.fits_beside(problem.gpu, held, unavailable)
         return fits[self._sets.layout]
 
-    def _lost(self, step: int, columns: IntArray, other: Holding) -> FloatArray:
+    def _lost(self, step: int, columns: Int64s, other: Holding) -> Floats:
         """What a change in ``step`` between each layout and another takes away; ``columns`` serve after it, ``(n,)``.
 
         In ``paper`` a tenant of which anything changes pays for a step. In ``physical`` it is served by what both have
@@ -246,7 +247,7 @@ class _Layouts:
                 gains = (course.earned(gains, slice(step, step + 1))[0] for gains in (table.steady, table.changed))
                 lost += changed * np.subtract(*gains)[columns[:, m]]
             else:
-                so_far = np.cumsum(np.pad(course.earned(table.steady, slice(None)), ((1, 0), (0, 0))), axis=0)
+                so_far = sums_before(course.earned(table.steady, slice(None)))
                 until = min(step + self._problem.warm_up_steps(course.tenant), self._problem.n_steps)
                 settled = so_far[until] - so_far[step]
                 lost += settled[columns[:, m]] - settled[kept[:, m]]

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from executor.mig import Multiset
+from planner.arrays import Floats, Int64s
 from planner.attainment import least_by_step, out_of_reach, required, served_at_start, slack
 from planner.counts import (
-    IntArray,
     codes_fit,
     codes_of,
     feasible_multisets,
@@ -25,23 +25,9 @@ from planner.counts import (
     tenant_multisets,
 )
 from planner.gains import gain_tables
-from planner.plan import Infeasibility
-from planner.problem import (
-    FloatArray,
-    GainTable,
-    Per,
-    Problem,
-    Reconfiguration,
-    Retraining,
-    RetrainingOption,
-    TenantTerms,
-)
+from planner.plan import Infeasibility, Rule
+from planner.problem import GainTable, Per, Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
 from planner.unavailable import slices_text
-
-RULE_LAYOUT = "rule 1"
-RULE_RETRAINING = "rule 3"
-RULE_MIN_PROFILE = "rule 4"
-RULE_FLOOR = "min_slo_attainment"
 
 MAX_TRIALS = 50_000
 """Placements of a retraining that the search for a schedule tries before it gives up without an answer."""
@@ -160,7 +146,7 @@ def _no_large_profile(problem: Problem) -> Iterator[Infeasibility]:
         if not large_enough_profiles(problem, tenant):
             known = ", ".join(tenant.capability_rps)
             text = f"no profile of its capability_rps ({known}) is as large as its min_profile {tenant.min_profile}"
-            yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+            yield Infeasibility(tenant.name, Rule.MIN_PROFILE, text)
 
 
 def _frozen_where_not_ours(problem: Problem) -> Iterator[Infeasibility]:
@@ -179,7 +165,7 @@ def _frozen_where_not_ours(problem: Problem) -> Iterator[Infeasibility]:
         for begin, _, mask in problem.unavailable_spans:
             lost = placement.memory_mask & mask
             if lost and begin < end:
-                yield Infeasibility(tenant, RULE_LAYOUT, text.format(placement, _not_ours(lost), begin, end))
+                yield Infeasibility(tenant, Rule.LAYOUT, text.format(placement, _not_ours(lost), begin, end))
 
 
 def _not_ours(mask: int) -> str:
@@ -196,7 +182,7 @@ def _frozen_set_too_small(problem: Problem) -> Iterator[Infeasibility]:
                 f"it holds nothing as large as its min_profile {tenant.min_profile} when the window opens, "
                 f"and the held set cannot change before step {state.next_epoch_step}"
             )
-            yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+            yield Infeasibility(tenant.name, Rule.MIN_PROFILE, text)
 
 
 def _minimum_does_not_fit(problem: Problem) -> Iterator[Infeasibility]:
@@ -209,7 +195,7 @@ def _minimum_does_not_fit(problem: Problem) -> Iterator[Infeasibility]:
                     f"{tenant.min_profile}{f' beside those of {others}' if others else ''}"
                     f"{f', as {_not_ours(mask)} in step {begin}' if mask else ''}"
                 )
-                yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+                yield Infeasibility(tenant.name, Rule.MIN_PROFILE, text)
 
 
 def _no_place_beside_running(problem: Problem) -> Iterator[Infeasibility]:
@@ -228,7 +214,7 @@ def _no_place_beside_running(problem: Problem) -> Iterator[Infeasibility]:
                 f"beside those of the tenants before it and the retrainings in progress "
                 f"({', '.join(map(str, running)) or 'none'}){_and_others(problem)}"
             )
-            yield Infeasibility(tenant.name, RULE_MIN_PROFILE, text)
+            yield Infeasibility(tenant.name, Rule.MIN_PROFILE, text)
 
 
 def _retraining_too_long(problem: Problem) -> Iterator[Infeasibility]:
@@ -240,7 +226,7 @@ def _retraining_too_long(problem: Problem) -> Iterator[Infeasibility]:
                 f"its retraining takes {', '.join(f'{n_steps} on {profile}' for profile, n_steps in occupied.items())} "
                 f"steps{_start_up(problem)}, more than the window's {problem.n_steps}"
             )
-            yield Infeasibility(tenant.name, RULE_RETRAINING, text)
+            yield Infeasibility(tenant.name, Rule.RETRAINING, text)
 
 
 def _start_up(problem: Problem) -> str:
@@ -261,7 +247,7 @@ def _retraining_beside_minimum(problem: Problem) -> Iterator[Infeasibility]:
                 f"its retraining would end in the window on {', '.join(profiles)}, but no layout of "
                 f"{problem.gpu.name} holds that beside every tenant's min_profile{_and_others(problem)}"
             )
-            yield Infeasibility(tenant.name, RULE_RETRAINING, text)
+            yield Infeasibility(tenant.name, Rule.RETRAINING, text)
 
 
 def _retrainings_together(problem: Problem) -> Iterator[Infeasibility]:
@@ -278,7 +264,7 @@ def _retrainings_together(problem: Problem) -> Iterator[Infeasibility]:
             f"its retraining cannot end inside the window's {problem.n_steps} steps{_start_up(problem)} beside "
             f"that of {others} and every tenant's min_profile{_and_others(problem)}"
         )
-        yield Infeasibility(tenant.name, RULE_RETRAINING, text)
+        yield Infeasibility(tenant.name, Rule.RETRAINING, text)
 
 
 def floor_out_of_reach(problem: Problem) -> Infeasibility | None:
@@ -294,13 +280,13 @@ def floor_out_of_reach(problem: Problem) -> Infeasibility | None:
     return next((reason for check in checks for reason in check(problem, tables, states)), None)
 
 
-def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> FloatArray:
+def _in_time(problem: Problem, tenant: TenantTerms, table: GainTable) -> Floats:
     """T by what the tenant may hold, ``(n_steps, n_multisets)``."""
     assert table.in_time is not None
     return table.in_time[:, [table.column[multiset] for multiset in tenant_multisets(problem, tenant)]]
 
 
-def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: IntArray) -> Iterator[Infeasibility]:
+def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: Int64s) -> Iterator[Infeasibility]:
     for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
         floor, arrived = tenant.min_slo_attainment, table.arrived
         if floor is None or floor.per is not Per.WINDOW:
@@ -313,10 +299,10 @@ def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: 
         asked, total, reached = required(floor, table), float(arrived.sum()), float(most.sum())
         if reached < asked - slack(asked):
             text = out_of_reach(floor, reached / total if total > 0 else None, is_reached=False)
-            yield Infeasibility(tenant.name, RULE_FLOOR, text)
+            yield Infeasibility(tenant.name, Rule.FLOOR, text)
 
 
-def _step_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: IntArray) -> Iterator[Infeasibility]:
+def _step_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: Int64s) -> Iterator[Infeasibility]:
     allowed = np.ones((problem.n_steps, len(states)), dtype=np.bool_)
     before: list[str] = []
     for m, (tenant, table) in enumerate(zip(problem.tenants, tables, strict=True)):
@@ -338,6 +324,6 @@ def _step_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: In
                 f"no layout of {problem.gpu.name} answers {100 * floor.share:.6g} % of its requests in time in step "
                 f"{step}{beside}; its best reachable share is {100 * reached[step] / table.arrived[step]:.6g} %"
             )
-            yield Infeasibility(tenant.name, RULE_FLOOR, text)
+            yield Infeasibility(tenant.name, Rule.FLOOR, text)
         allowed &= served >= least[:, None]
         before.append(tenant.name)

@@ -37,19 +37,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from executor.compiled import working_s
+from planner.arrays import Floats
 from planner.attainment import Attainment, attainments, lacking, lacks_in_all, out_of_reach, required
 from planner.budget import Budget
 from planner.course import courses
-from planner.engines.answer import without_plan
 from planner.engines.effort import DEFAULT_WORK
-from planner.feasibility import RULE_FLOOR, floor_out_of_reach, infeasibility
+from planner.feasibility import floor_out_of_reach, infeasibility
 from planner.gains import gain_tables
-from planner.plan import AnyCertificate, Infeasibility, MigPlan, Status, salvage_of, status_of
-from planner.problem import FloatArray, GainTable, Per, Problem, Reconfiguration, without_floors, without_salvage
+from planner.plan import AnyCertificate, Infeasibility, MigPlan, Rule, Status, salvage_of, status_of, without_plan
+from planner.problem import GainTable, Per, Problem, Reconfiguration, without_floors, without_salvage
 
 Engine = Callable[[Problem, Budget, "MigPlan | None"], MigPlan]
 
-Multipliers = Mapping[int, "float | FloatArray"]
+Multipliers = Mapping[int, "float | Floats"]
 """λ by tenant: what a request in time is worth beside goodput, in all steps or, ``(n_steps,)``, in each.
 
 Of a tenant with a floor per step: what a request costs that lacks; without an entry its floor has to be kept.
@@ -213,9 +213,9 @@ class _Search:
     def run(self, reason: Infeasibility | None) -> None:
         """Search, then prove; ``reason`` says why no plan keeps the floors, where that is known."""
         last: Multipliers = {}
-        if reason is not None and (self.must_meet or reason.rule != RULE_FLOOR):
+        if reason is not None and (self.must_meet or reason.rule != Rule.FLOOR):
             last = {m: 1.0 for m in self.asked if self.problem.tenant_names[m] == reason.tenant}
-            if last and reason.rule == RULE_FLOOR:
+            if last and reason.rule == Rule.FLOOR:
                 self._solve(last, proves=True, counts_goodput=False)
             self.reason = self.reason or reason
             return
@@ -399,12 +399,12 @@ class _Search:
         missed = [one for m, one in enumerate(attained) if (m in most if is_alone else not one.is_met)]
         one = max(missed, key=lambda item: item.shortfall, default=None)
         if one is None or one.floor is None:
-            return Infeasibility(None, RULE_FLOOR, "no plan keeps every tenant's floor of in-time answers")
+            return Infeasibility(None, Rule.FLOOR, "no plan keeps every tenant's floor of in-time answers")
         text = f"no plan keeps its floor beside the other floors and rules; the nearest: {one}"
         if is_alone and one.share is not None:
             share = max(one.share, sum(most.values()) / one.arrived)
             text = out_of_reach(one.floor, share, is_reached=share - one.share <= ROUNDING)
-        return Infeasibility(one.tenant, RULE_FLOOR, text)
+        return Infeasibility(one.tenant, Rule.FLOOR, text)
 
     def _penalty(self, tables: Sequence[GainTable]) -> float:
         """More than the difference between the most and the least that any plan can be worth by these tables."""
@@ -463,13 +463,13 @@ def _reach(tables: Sequence[GainTable]) -> tuple[float, float]:
     return least, sum(float(table.steady.max(axis=(0, 2)).sum()) for table in tables)
 
 
-def _plus(table: GainTable, settled: FloatArray, just_changed: FloatArray) -> GainTable:
+def _plus(table: GainTable, settled: Floats, just_changed: Floats) -> GainTable:
     """The table with so much more in each step."""
     changed = None if table.changed is None else table.changed + just_changed
     return replace(table, steady=table.steady + settled, changed=changed)
 
 
-def _weighted(table: GainTable, goodput: float, in_time: float | FloatArray) -> GainTable:
+def _weighted(table: GainTable, goodput: float, in_time: float | Floats) -> GainTable:
     """So much for each request of goodput, and for each in time, in all steps or by step; without T itself."""
     changed = None if table.changed is None else goodput * table.changed
     bare = replace(table, steady=goodput * table.steady, changed=changed, in_time=None, in_time_changed=None)

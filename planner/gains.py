@@ -24,12 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Multiset
+from planner.arrays import Bools, Floats
 from planner.counts import serving_multisets
 from planner.errors import ProblemError
-from planner.problem import FLOOR_TOLERANCE, FloatArray, GainTable, Problem, Reconfiguration, TenantTerms
+from planner.problem import FLOOR_TOLERANCE, GainTable, Problem, Reconfiguration, TenantTerms
 
 
 def gain_tables(problem: Problem) -> tuple[GainTable, ...]:
@@ -48,7 +48,7 @@ def gain_tables(problem: Problem) -> tuple[GainTable, ...]:
     return tuple(_checked(problem, *pair) for pair in zip(problem.tenants, problem.gains, strict=True))
 
 
-def expected_gains(problem: Problem, paths_rps: Sequence[FloatArray]) -> tuple[GainTable, ...]:
+def expected_gains(problem: Problem, paths_rps: Sequence[Floats]) -> tuple[GainTable, ...]:
     """One table a tenant: the mean of min(a, C) over its sample paths.
 
     Shapes:
@@ -61,7 +61,7 @@ def expected_gains(problem: Problem, paths_rps: Sequence[FloatArray]) -> tuple[G
 
 
 def carry_over_gains(
-    problem: Problem, paths_rps: Sequence[FloatArray], slack_s: Sequence[Mapping[str, float]], risk: float = 0.0
+    problem: Problem, paths_rps: Sequence[Floats], slack_s: Sequence[Mapping[str, float]], risk: float = 0.0
 ) -> tuple[GainTable, ...]:
     """One table a tenant: the mean over its sample paths of what is served when queues carry over.
 
@@ -89,43 +89,43 @@ def carry_over_gains(
     )
 
 
-def make_monotone(multisets: Sequence[Multiset], values: FloatArray) -> FloatArray:
+def make_monotone(multisets: Sequence[Multiset], values: Floats) -> Floats:
     """``values`` in which every multiset is worth the most that it or any of its sub-multisets was worth.
 
     Shapes:
         ``(…, n_multisets) → (…, n_multisets)``.
     """
     counts = np.array(multisets, dtype=np.int64)
-    below: NDArray[np.bool_] = np.all(counts[:, None, :] <= counts[None, :, :], axis=2)
+    below: Bools = np.all(counts[:, None, :] <= counts[None, :, :], axis=2)
     return np.stack([values[..., below[:, k]].max(axis=-1) for k in range(len(multisets))], axis=-1)
 
 
-def carried_over(arrived: FloatArray, capacity: FloatArray, room: FloatArray) -> Iterator[FloatArray]:
+def carried_over(arrived: Floats, capacity: Floats, room: Floats) -> Iterator[Floats]:
     """What is served of each step's arrivals, in it or later, where so many can be served in a step and so many wait.
 
     Shapes:
         ``(n_steps, …)`` each, of shapes that broadcast.
     """
-    waiting: FloatArray | float = 0.0
+    waiting: Floats | float = 0.0
     for came, most, most_waiting in zip(arrived, capacity, room, strict=True):
         left = np.maximum(waiting + came - most, 0.0)
         waiting = np.minimum(left, most_waiting)
         yield came - (left - waiting)
 
 
-def rooms(problem: Problem, tenant: TenantTerms, slack_s: Mapping[str, float]) -> FloatArray:
+def rooms(problem: Problem, tenant: TenantTerms, slack_s: Mapping[str, float]) -> Floats:
     """Requests that can wait for an instance and still be answered in time, by ``profile_names``, ``(n_profiles,)``."""
-    slack: FloatArray = np.array([max(0.0, slack_s.get(name, 0.0)) for name in problem.profile_names])
+    slack: Floats = np.array([max(0.0, slack_s.get(name, 0.0)) for name in problem.profile_names])
     return problem.rates_rps(tenant) * slack
 
 
-def worth_of(tenant: TenantTerms) -> FloatArray:
+def worth_of(tenant: TenantTerms) -> Floats:
     """Goodput of a request in time, by level: ``(n_levels, 1, 1)``."""
-    worth: FloatArray = tenant.weight * np.array(tenant.accuracies)[:, None, None]
+    worth: Floats = tenant.weight * np.array(tenant.accuracies)[:, None, None]
     return worth
 
 
-def _requests(problem: Problem, paths_rps: Sequence[FloatArray]) -> Iterator[tuple[TenantTerms, FloatArray]]:
+def _requests(problem: Problem, paths_rps: Sequence[Floats]) -> Iterator[tuple[TenantTerms, Floats]]:
     """Each tenant with its requests by path and step."""
     if len(paths_rps) != len(problem.tenants):
         raise ProblemError(f"paths_rps: {len(paths_rps)} arrays given for {len(problem.tenants)} tenants")
@@ -142,7 +142,7 @@ WORST_FIFTH = 0.2
 
 
 def _carried(
-    problem: Problem, tenant: TenantTerms, requests: FloatArray, slack_s: Mapping[str, float], risk: float
+    problem: Problem, tenant: TenantTerms, requests: Floats, slack_s: Mapping[str, float], risk: float
 ) -> GainTable:
     """The table of a tenant whose queues carry over."""
     lacking = sorted(set(tenant.capability_rps) - set(slack_s))
@@ -163,7 +163,7 @@ def _carried(
     return table
 
 
-def _table(problem: Problem, tenant: TenantTerms, requests: FloatArray, served: FloatArray | None = None) -> GainTable:
+def _table(problem: Problem, tenant: TenantTerms, requests: Floats, served: Floats | None = None) -> GainTable:
     """The table of a tenant from its requests, ``(n_paths, n_steps)``; served times weight and accuracy by level.
 
     ``served`` is what is served in a step without a change where that is not the mean of min(a, C), ``(n_steps,
@@ -183,9 +183,9 @@ def _table(problem: Problem, tenant: TenantTerms, requests: FloatArray, served: 
 def table_of(
     tenant: TenantTerms,
     multisets: tuple[Multiset, ...],
-    in_time: FloatArray,
-    in_time_changed: FloatArray | None,
-    arrived: FloatArray | None,
+    in_time: Floats,
+    in_time_changed: Floats | None,
+    arrived: Floats | None,
 ) -> GainTable:
     """The table in which goodput is weight and accuracy times what is served in time."""
     worth = worth_of(tenant)

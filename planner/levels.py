@@ -17,8 +17,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.plan import Lifetime
-from planner.problem import STEP_TOLERANCE, FloatArray, Problem, TenantTerms
+from planner.problem import STEP_TOLERANCE, Problem, TenantTerms
 
 LevelChange = tuple[int, int]
 """A step, and the level that holds from it on."""
@@ -85,7 +86,7 @@ def levels_of(changes: Iterable[LevelChange], n_steps: int) -> np.ndarray[tuple[
     return levels
 
 
-def shares_of(changes: Iterable[LevelChange], swap: Iterable[float], n_steps: int) -> FloatArray:
+def shares_of(changes: Iterable[LevelChange], swap: Iterable[float], n_steps: int) -> Floats:
     """What taking weights over leaves of each step's gains, ``(n_steps,)``; 1 where nothing is taken over."""
     shares, swap = np.ones(n_steps), tuple(swap)
     for step, _ in changes:
@@ -95,6 +96,6 @@ def shares_of(changes: Iterable[LevelChange], swap: Iterable[float], n_steps: in
     return shares
 
 
-def lowered(gains: FloatArray, shares: FloatArray | float) -> FloatArray:
+def lowered(gains: Floats, shares: Floats | float) -> Floats:
     """Gains of which only these shares are left; those below zero stay."""
     return np.minimum(gains, shares * gains)

@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from executor.compiled import working_s
 from executor.mig import Placement
+from planner.arrays import Floats
 from planner.problem import Owner, Per, Problem, Reconfiguration, Task, TenantTerms
 
 OPTIMAL_GAP = 1e-9
@@ -39,6 +40,24 @@ class Status(StrEnum):
     def has_plan(self) -> bool:
         """Whether there is something to execute."""
         return self in (Status.OPTIMAL, Status.FEASIBLE)
+
+
+class Rule(StrEnum):
+    """What a violation, or the reason of an infeasible problem, is about.
+
+    A rule of the design's section 4, or the plan's own consistency.
+    """
+
+    LAYOUT = "rule 1"
+    PROFILE = "rule 2"
+    RETRAINING = "rule 3"
+    MIN_PROFILE = "rule 4"
+    OBJECTIVE = "rule 5"
+    FLOOR = "min_slo_attainment"
+    EPOCHS = "epochs"
+    WARM_UP = "warm-up"
+    SHAPE = "shape"
+    CERTIFICATE = "certificate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +136,7 @@ class Infeasibility:
 class _Prices:
     """What both kinds of certificates have: a table of prices, and multipliers of floors per window."""
 
-    prices: NDArray[np.float64]
+    prices: Floats
     multipliers: tuple[tuple[str, float], ...]
 
     def __post_init__(self) -> None:
@@ -174,7 +193,7 @@ class Certificate(_Prices):
     """
 
     profile_names: tuple[str, ...]
-    prices: NDArray[np.float64]
+    prices: Floats
     multipliers: tuple[tuple[str, float], ...] = ()
 
     def misfit(self, problem: Problem, n_steps: int) -> str | None:
@@ -240,7 +259,7 @@ class StatusCertificate(_Prices):
     """
 
     statuses: tuple[TenantStatus, ...]
-    prices: NDArray[np.float64]
+    prices: Floats
     multipliers: tuple[tuple[str, float], ...] = ()
 
     def misfit(self, problem: Problem, n_steps: int) -> str | None:
@@ -358,3 +377,50 @@ def status_of(objective: float, bound: float) -> Status:
     """``optimal`` or ``feasible`` by the gap between a plan's objective and its bound."""
     gap = gap_between(bound, objective)
     return Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
+
+
+def with_plan(
+    problem: Problem,
+    value: float,
+    bound: float,
+    engine: str,
+    started_s: float,
+    *,
+    schedules: tuple[TenantSchedule, ...] = (),
+    lifetimes: tuple[Lifetime, ...] = (),
+    work: tuple[tuple[str, int], ...] = (),
+) -> MigPlan:
+    """A plan worth ``value``, where no plan is worth more than ``bound``.
+
+    ``started_s`` is on ``executor.compiled.working_s``. Plans of ``paper`` have schedules, of ``physical`` lifetimes.
+    """
+    return replace(
+        without_plan(problem, status_of(value, bound), engine, started_s, bound),
+        objective=value,
+        schedules=schedules,
+        lifetimes=lifetimes,
+        next_epoch_step=next_epoch_step(problem, lifetimes, problem.n_steps),
+        work=work,
+        salvage=salvage_of(problem, schedules, lifetimes),
+    )
+
+
+def without_plan(
+    problem: Problem,
+    status: Status,
+    engine: str,
+    started_s: float,
+    bound: float | None = None,
+    infeasibility: Infeasibility | None = None,
+) -> MigPlan:
+    """The answer when there is no plan, or none was found."""
+    return MigPlan(
+        status=status,
+        objective=None,
+        bound=bound,
+        solve_s=working_s() - started_s,
+        engine=engine,
+        reconfiguration=problem.reconfiguration,
+        n_steps=problem.n_steps,
+        infeasibility=infeasibility,
+    )

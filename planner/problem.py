@@ -37,14 +37,12 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.errors import ExecutorError
 from executor.mig import GpuModel, Multiset, Placement, Profile, Variant
+from planner.arrays import Floats
 from planner.errors import ProblemError
 from planner.unavailable import Unavailable
-
-FloatArray = NDArray[np.float64]
 
 FoundT = TypeVar("FoundT")
 
@@ -203,7 +201,7 @@ class TenantTerms:
     """
 
     name: str
-    arrivals_rps: FloatArray
+    arrivals_rps: Floats
     capability_rps: Mapping[str, float]
     accuracy_before: float
     overhead_s: float
@@ -284,11 +282,11 @@ class GainTable:
     """
 
     multisets: tuple[Multiset, ...]
-    steady: FloatArray
-    changed: FloatArray | None = None
-    in_time: FloatArray | None = None
-    in_time_changed: FloatArray | None = None
-    arrived: FloatArray | None = None
+    steady: Floats
+    changed: Floats | None = None
+    in_time: Floats | None = None
+    in_time_changed: Floats | None = None
+    arrived: Floats | None = None
     column: Mapping[Multiset, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -404,7 +402,7 @@ class Problem:
             raise ProblemError(f"{name!r} is no tenant of the problem; those are {', '.join(self.tenant_names)}")
         return self.tenants[self.tenant_names.index(name)]
 
-    def rates_rps(self, tenant: TenantTerms) -> FloatArray:
+    def rates_rps(self, tenant: TenantTerms) -> Floats:
         """Requests a second that one instance of each of ``profile_names`` serves for the tenant, ``(n_profiles,)``."""
         return np.array([tenant.capability_rps.get(name, 0.0) for name in self.profile_names])
 
@@ -541,8 +539,6 @@ def without_floors(problem: Problem) -> Problem:
 
 def without_salvage(problem: Problem) -> Problem:
     """The problem as it would be if nothing counted beyond the window's end."""
-    if not any(tenant.salvage for tenant in problem.tenants):
-        return problem
     return replace(problem, tenants=tuple(replace(tenant, salvage=()) for tenant in problem.tenants))
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from planner.course import Course, courses
-from planner.feasibility import RULE_RETRAINING, infeasibility
-from planner.plan import Lifetime, MigPlan, Status, next_epoch_step
+from planner.feasibility import infeasibility
+from planner.plan import Lifetime, MigPlan, Rule, Status, next_epoch_step
 from planner.problem import (
     AttainmentFloor,
     GainTable,
@@ -51,7 +51,7 @@ def without_hopeless_retrainings(problem: Problem) -> Problem:
 
     Whoever is left with part of a window, or of a GPU, has to serve with it all the same.
     """
-    while (reason := infeasibility(problem)) is not None and reason.rule == RULE_RETRAINING:
+    while (reason := infeasibility(problem)) is not None and reason.rule == Rule.RETRAINING:
         hopeless = next(tenant for tenant in problem.tenants if tenant.name == reason.tenant)
         if not hopeless.retraining_required:
             break

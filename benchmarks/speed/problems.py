@@ -23,11 +23,12 @@ from migrator.config import DecisionConfig, OptionConfig, RetrainingConfig, read
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving
 from migrator.inputs import assemble
+from planner.arrays import Floats
 from planner.budget import planning_time_s
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import problem_to_json
 from planner.plan import MigPlan
-from planner.problem import FloatArray, GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import GainTable, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.replan import remaining_plan, remaining_problem
 from planner.solve import solve
 from workloads.profiles.operating_point import operating_points
@@ -133,7 +134,7 @@ def _random_tenant(
     )
 
 
-def _random_shape(rng: np.random.Generator, n_steps: int, step_s: float) -> FloatArray:
+def _random_shape(rng: np.random.Generator, n_steps: int, step_s: float) -> Floats:
     """A sinusoid times Gamma(6)/6 noise, for one tenant in three tripled in a tenth of the seconds; ``(n_steps,)``."""
     period_s, phase, swing = rng.uniform(30, 150), rng.uniform(0, 2 * np.pi), rng.uniform(0.3, 0.9)
     has_bursts = bool(rng.random() < 1 / 3)
@@ -141,7 +142,7 @@ def _random_shape(rng: np.random.Generator, n_steps: int, step_s: float) -> Floa
     wave = 1 + swing * np.sin(2 * np.pi * at_s / period_s + phase)
     noise = rng.gamma(6, 1 / 6, n_steps)
     is_burst = (rng.random(int(at_s[-1]) + 1) < 0.1)[at_s.astype(np.int64)]
-    shape: FloatArray = wave * noise * np.where(has_bursts & is_burst, 3.0, 1.0)
+    shape: Floats = wave * noise * np.where(has_bursts & is_burst, 3.0, 1.0)
     return shape
 
 
@@ -237,7 +238,7 @@ def _by_slices(gpu: GpuModel, names: Sequence[str], measured: Mapping[str, float
     return {name: round(by_slices[slices[name]], 2) for name in names if slices[name] in by_slices}
 
 
-def _trace_rates(model: _Model, index: int, wanted_rps: float, n_steps: int, step_s: float) -> FloatArray:
+def _trace_rates(model: _Model, index: int, wanted_rps: float, n_steps: int, step_s: float) -> Floats:
     """Arrival rates by step of the trace's cut, scaled to ``wanted_rps``, ``(n_steps,)``."""
     trace = shipped_trace(model.trace)
     # Consecutive cuts of the trace; two models on one trace see different parts of it.
@@ -246,7 +247,7 @@ def _trace_rates(model: _Model, index: int, wanted_rps: float, n_steps: int, ste
     scale = Scale(factor=wanted_rps / mean_rps(trace, span))
     arrivals = scaled_arrivals(trace, scale, span, seed=index, tenant=model.name)
     edges_s = np.arange(n_steps + 1) * step_s
-    rates: FloatArray = np.round(np.diff(np.searchsorted(arrivals.times_s, edges_s)) / step_s, 4)
+    rates: Floats = np.round(np.diff(np.searchsorted(arrivals.times_s, edges_s)) / step_s, 4)
     return rates
 
 

@@ -31,11 +31,12 @@ from migrator.views.strips import (
     sparkline,
     tenant_letters,
 )
+from planner.arrays import Floats
 from planner.attainment import Attainment, attainments
 from planner.course import Course, courses
 from planner.explain import HELD, Explanation
 from planner.plan import InferenceSpan, Lifetime, MigPlan
-from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task
+from planner.problem import Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification, Violation
 
 LEAST_TOLD_S = 0.1
@@ -210,7 +211,7 @@ def _retraining(course: Course, run: Lifetime) -> str:
     return f"{name}{run.where}, steps {run.create_step}–{run.end_step}{trains}, accuracy {before:.3f} → {after:.3f}"
 
 
-def _capability_line(arrivals: FloatArray, capability: FloatArray, top: float) -> Text:
+def _capability_line(arrivals: Floats, capability: Floats, top: float) -> Text:
     """The sparkline of capability, in another colour where it is below the arrivals."""
     line = Text()
     for char, is_short in zip(sparkline(capability, top), capability < arrivals, strict=True):

@@ -20,7 +20,8 @@ from rich.text import Text
 
 from executor.mig import OwnedLayout
 from migrator.views.palette import TENANTS
-from planner.problem import FloatArray, Owner, Task
+from planner.arrays import Floats
+from planner.problem import Owner, Task
 
 COLOURS = TENANTS
 """By tenant index; a problem has no more tenants than colours."""
@@ -95,17 +96,17 @@ class TimeScale:
         return cls(n_steps, columns if n_steps >= columns else n_steps * min(_MOST_COLUMNS, columns // n_steps))
 
     @property
-    def edges(self) -> FloatArray:
+    def edges(self) -> Floats:
         """Where columns begin and end, in steps, ``(width + 1,)``."""
         return np.linspace(0.0, self.n_steps, self.width + 1)
 
-    def overlaps(self, from_step: int, to_step: int) -> FloatArray:
+    def overlaps(self, from_step: int, to_step: int) -> Floats:
         """The part of each column that lies within ``[from_step, to_step)``, in steps, ``(width,)``."""
         edges = self.edges
         shared = np.minimum(edges[1:], to_step) - np.maximum(edges[:-1], from_step)
         return np.asarray(np.maximum(0.0, shared), dtype=np.float64)
 
-    def means(self, values: FloatArray) -> FloatArray:
+    def means(self, values: Floats) -> Floats:
         """The mean over each column of values by step: ``(n_steps,) → (width,)``."""
         sums = np.concatenate([[0.0], np.cumsum(values)])
         at_edges = np.interp(self.edges, np.arange(self.n_steps + 1), sums)
@@ -130,7 +131,7 @@ class TimeScale:
         return self.n_steps
 
 
-def sparkline(values: FloatArray, top: float) -> str:
+def sparkline(values: Floats, top: float) -> str:
     """One block a value, 0 to ``top``; every value above 0 is visible."""
     n_levels = len(BLOCKS) - 1
     levels = [0 if value <= 0 or top <= 0 else max(1, min(n_levels, round(value / top * n_levels))) for value in values]
@@ -181,7 +182,7 @@ class _Phase:
     char: str
     style: str
     label: str
-    overlap: FloatArray
+    overlap: Floats
 
 
 def _phases(bar: Bar, letters: Sequence[str], scale: TimeScale) -> tuple[_Phase, ...]:

@@ -25,8 +25,8 @@ import numpy as np
 
 from executor.compiled import compiled
 from executor.mig import Multiset
+from planner.arrays import Floats, Int64s, Ints, sums_before
 from planner.counts import large_enough_profiles, multiset_of, serving_multisets
-from planner.engines.arrays import Floats, Int64s, Ints, sums_before
 from planner.engines.schedule import WindowFacts
 from planner.problem import Reconfiguration, Retraining
 
@@ -75,6 +75,10 @@ class _Tables(NamedTuple):
     came_from: Ints
     back: Floats
     target: Ints
+
+
+_Scratch = tuple[Floats, Floats, Floats, Ints]
+"""Values of nodes that a loop works out on its way, and where the last of them are from."""
 
 
 class TenantSubproblem:
@@ -139,7 +143,7 @@ def _terms(facts: WindowFacts, m: int, multisets: Sequence[Multiset], ways: Sequ
     barred = np.where((np.array(multisets)[:, is_large] > 0).any(axis=1), 0.0, -np.inf)
     opening = barred
     if not facts.is_free:
-        held = [item.placement.profile.name for item in facts.state.held if item.tenant == tenant.name]
+        held = [item.placement.profile.name for item in facts.problem.opening.held if item.tenant == tenant.name]
         state = problem.paper_initial
         # What may not serve the tenant counts as empty: it has to change.
         initial = number.get(multiset_of(problem, held if state is None else state.held.get(tenant.name, ())), 0)
@@ -241,7 +245,7 @@ def _hold(terms: _Terms, paid: Floats, t: int, level: int, values: Floats, out: 
 
 
 @compiled
-def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: tuple[Floats, Floats, Floats, Ints]) -> None:
+def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: _Scratch) -> None:
     """``free``, ``above``, ``above_at`` and ``came_from``."""
     n_steps, n_nodes = len(paid) - 1, len(terms.barred)
     moved, moved_from = np.empty((n_steps, n_nodes)), np.empty((n_steps, n_nodes), np.int32)
@@ -261,9 +265,7 @@ def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: tuple[Floats
 
 
 @compiled
-def _backward(
-    terms: _Terms, paid: Floats, tables: _Tables, level: int, scratch: tuple[Floats, Floats, Floats, Ints]
-) -> None:
+def _backward(terms: _Terms, paid: Floats, tables: _Tables, level: int, scratch: _Scratch) -> None:
     """``back`` and ``target`` of a level."""
     back, target = tables.back[level], tables.target[level]
     above, above_at = np.empty(len(terms.barred)), np.empty(len(terms.barred), np.int32)
@@ -313,7 +315,7 @@ def _step_by_step_back(terms: _Terms, paid: Floats, tables: _Tables, level: int)
 
 @compiled
 def _at_switch(
-    terms: _Terms, paid: Floats, tables: _Tables, level: int, switch: int, scratch: tuple[Floats, Floats, Floats, Ints]
+    terms: _Terms, paid: Floats, tables: _Tables, level: int, switch: int, scratch: _Scratch
 ) -> tuple[float, int, int, int]:
     """The best net value with a change to ``level`` at ``switch``, and how that step is passed.
 
@@ -335,7 +337,7 @@ def _at_switch(
 
 
 @compiled
-def _scratch_of(terms: _Terms) -> tuple[Floats, Floats, Floats, Ints]:
+def _scratch_of(terms: _Terms) -> _Scratch:
     n_nodes = len(terms.barred)
     return np.empty(n_nodes), np.empty(n_nodes), np.empty(n_nodes), np.empty(n_nodes, np.int32)
 

@@ -1,15 +1,49 @@
-"""What engines answer: a plan, or why there is none; and a bound that takes milliseconds."""
+"""What every engine does before it begins, and a bound that takes milliseconds."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from executor.compiled import working_s
+from planner.budget import Budget
 from planner.counts import codes_fit, codes_of_states, joint_states, tenant_multisets
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
-from planner.plan import Infeasibility, Lifetime, MigPlan, Status, TenantSchedule, salvage_of, status_of
+from planner.feasibility import infeasibility
+from planner.plan import MigPlan, Status, without_plan
 from planner.problem import Problem, Reconfiguration
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine, called with a problem, a budget and a plan of an earlier solve.
+
+    Attributes:
+        model: Whose problems it answers.
+        name: What it is called.
+        find: Answers a problem that counts do not show to be infeasible; from its facts, the budget, the earlier plan,
+            and when the solve began on ``executor.compiled.working_s``.
+    """
+
+    model: Reconfiguration
+    name: str
+    find: Callable[[WindowFacts, Budget, MigPlan | None, float], MigPlan]
+
+    def __call__(self, problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
+        """The plan found, or why there is none.
+
+        Raises:
+            EngineError: The problem is of another model.
+        """
+        started_s = working_s()
+        require_model(problem, self.model, self.name)
+        reason = infeasibility(problem)
+        if reason is not None:
+            return without_plan(problem, Status.INFEASIBLE, self.name, started_s, infeasibility=reason)
+        return self.find(WindowFacts.of(problem), budget or Budget(), initial, started_s)
 
 
 def require_model(problem: Problem, model: Reconfiguration, engine: str) -> None:
@@ -20,59 +54,6 @@ def require_model(problem: Problem, model: Reconfiguration, engine: str) -> None
     """
     if problem.reconfiguration is not model:
         raise EngineError(f"engine {engine!r} answers {model} problems; this one is {problem.reconfiguration}")
-
-
-def with_plan(
-    problem: Problem,
-    value: float,
-    bound: float,
-    engine: str,
-    started_s: float,
-    *,
-    schedules: tuple[TenantSchedule, ...] = (),
-    lifetimes: tuple[Lifetime, ...] = (),
-    next_epoch_step: int = 0,
-    work: tuple[tuple[str, int], ...] = (),
-) -> MigPlan:
-    """A plan worth ``value``, where no plan is worth more than ``bound``.
-
-    ``started_s`` is on ``executor.compiled.working_s``. Plans of ``paper`` have schedules, of ``physical`` lifetimes.
-    """
-    return MigPlan(
-        status=status_of(value, bound),
-        objective=value,
-        bound=bound,
-        solve_s=working_s() - started_s,
-        engine=engine,
-        reconfiguration=problem.reconfiguration,
-        n_steps=problem.n_steps,
-        schedules=schedules,
-        lifetimes=lifetimes,
-        next_epoch_step=next_epoch_step,
-        work=work,
-        salvage=salvage_of(problem, schedules, lifetimes),
-    )
-
-
-def without_plan(
-    problem: Problem,
-    status: Status,
-    engine: str,
-    started_s: float,
-    bound: float | None = None,
-    infeasibility: Infeasibility | None = None,
-) -> MigPlan:
-    """The answer when there is no plan, or none was found."""
-    return MigPlan(
-        status=status,
-        objective=None,
-        bound=bound,
-        solve_s=working_s() - started_s,
-        engine=engine,
-        reconfiguration=problem.reconfiguration,
-        n_steps=problem.n_steps,
-        infeasibility=infeasibility,
-    )
 
 
 def relaxed_bound(facts: WindowFacts) -> float:

@@ -12,19 +12,19 @@ Source: Lagrangian relaxation of rule 1; Polyak, "Minimization of unsmooth funct
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from planner.counts import feasible_multisets
+from planner.arrays import Floats
+from planner.counts import codes_fit, codes_of, feasible_multisets
 from planner.engines.alone import TenantSubproblem
-from planner.engines.arrays import Floats
 from planner.engines.schedule import Schedule, WindowFacts
-from planner.plan import Certificate
-from planner.problem import Problem
 
 _PROGRESS = 1e-4
 """Share of the gap by which a bound must fall to count as progress."""
+
+_MOMENTUM, _SHRINK = 0.9, 0.7
+"""Share of the last direction in the next, and factor of a step that has brought no progress."""
 
 _DIGITS = 6
 """Significant digits of a certificate's prices; any prices are valid, so these are."""
@@ -48,8 +48,8 @@ class InstancePrices:
         self._room = np.array(feasible, dtype=np.float64)
         self._barred = np.zeros((problem.n_steps, len(feasible)))
         for begin, end, mask in problem.unavailable_spans:
-            left = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
-            self._barred[begin:end, [multiset not in left for multiset in feasible]] = -np.inf
+            is_left = codes_fit(problem.gpu, problem.profile_names, codes_of(np.array(feasible)), mask)
+            self._barred[begin:end, ~is_left] = -np.inf
         self.tenants = [TenantSubproblem(facts, tenant) for tenant in range(len(problem.tenants))]
 
     @property
@@ -68,25 +68,14 @@ class InstancePrices:
         return bound, slope
 
 
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """How prices are improved.
-
-    Attributes:
-        step: Share of Polyak's step at first.
-        momentum: Share of the last direction in the next.
-        patience: Rounds without progress before the step shrinks.
-        shrink: Factor of the step then.
-    """
-
-    step: float = 1.0
-    momentum: float = 0.9
-    patience: int = 20
-    shrink: float = 0.7
-
-
 class Subgradient:
     """A descent that can be interrupted and taken up again.
+
+    Args:
+        dual: What is lowered.
+        prices: To begin with.
+        step: Share of Polyak's step at first.
+        patience: Rounds without progress before the step shrinks.
 
     Attributes:
         bound: The lowest bound so far.
@@ -94,15 +83,14 @@ class Subgradient:
         n_rounds: Evaluations of the dual so far.
     """
 
-    def __init__(self, dual: InstancePrices, prices: Floats, descent: Descent) -> None:
-        self._dual, self._rule = dual, descent
+    def __init__(self, dual: InstancePrices, prices: Floats, step: float = 1.0, patience: int = 20) -> None:
+        self._dual, self._step, self._patience = dual, step, patience
         self.bound, self.prices, self.n_rounds = np.inf, prices, 0
-        self._at, self._direction = prices, np.zeros_like(prices)
-        self._step, self._n_stuck = descent.step, 0
+        self._at, self._direction, self._n_stuck = prices, np.zeros_like(prices), 0
 
     def run(self, lower: float, n_rounds: int, is_over: Callable[[], bool]) -> list[Schedule]:
         """At most ``n_rounds`` rounds towards ``lower``, what the best known plan earns; the best schedule in each."""
-        rule, schedules = self._rule, []
+        schedules = []
         for _ in range(n_rounds):
             bound, slope = self._dual(self._at)
             self.n_rounds += 1
@@ -114,11 +102,11 @@ class Subgradient:
                 self.bound, self.prices = bound, self._at
             if is_over() or self.bound <= lower:
                 break
-            if self._n_stuck > rule.patience:
-                self._step, self._n_stuck, self._at = self._step * rule.shrink, 0, self.prices
+            if self._n_stuck > self._patience:
+                self._step, self._n_stuck, self._at = self._step * _SHRINK, 0, self.prices
                 self._direction = np.zeros_like(self._direction)
                 continue
-            self._direction = slope + rule.momentum * self._direction
+            self._direction = slope + _MOMENTUM * self._direction
             length = float((self._direction * self._direction).sum())
             if length == 0.0:
                 break
@@ -131,8 +119,3 @@ def rounded(prices: Floats) -> Floats:
     """Prices with a few digits, as a certificate has them."""
     kept = np.where(np.abs(prices) < _LEAST_PRICE, 0.0, prices)
     return np.array([float(f"{x:.{_DIGITS}g}") for x in kept.flat]).reshape(kept.shape)
-
-
-def certificate(problem: Problem, prices: Floats) -> Certificate:
-    """The prices, rounded to a few digits, as a plan carries them."""
-    return Certificate(problem.profile_names, rounded(prices))

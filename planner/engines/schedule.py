@@ -5,22 +5,22 @@ A schedule says when each retraining runs and on which profile. A *placed* sched
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from operator import add
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from executor.mig import Placement
-from planner.counts import feasible_multisets, multiset_of
-from planner.engines.arrays import Floats, Int64s, sums_before
+from planner.arrays import Floats, Int64s, sums_before
+from planner.counts import codes_fit, codes_of, multiset_of
+from planner.course import opening_columns
 from planner.feasibility import SearchLimitError, earliest_retrainings
 from planner.gains import gain_tables
 from planner.levels import LevelChange, level_changes, levels_of, lowered, running_changes, shares_of, swap_shares
-from planner.problem import GainTable, PhysicalState, Problem, Retraining
+from planner.problem import GainTable, Problem, Retraining
 
 Token = TypeVar("Token")
 """What a retraining occupies: a profile name where counts decide, a placement where placements do."""
@@ -82,9 +82,8 @@ def choices_of(problem: Problem, tenant: int) -> tuple[Retraining | None, ...]:
 
     Empty for a tenant that must retrain but for which nothing ends within the window.
     """
-    own, state = problem.tenants[tenant], problem.physical_initial
-    is_running = state is not None and any(item.tenant == own.name for item in state.retrainings)
-    if is_running or not own.options:
+    own = problem.tenants[tenant]
+    if not own.options or any(item.tenant == own.name for item in problem.opening.retrainings):
         return (None,)
     found = [
         Retraining(tenant, level, name, 0, problem.occupied_steps(own, option, name))
@@ -113,6 +112,19 @@ def earliest_schedule(problem: Problem) -> Schedule | None:
     return None if found is None else tuple(sorted(found))
 
 
+def sums_along(maxima: Floats) -> Floats:
+    """The sum of per-step maxima before each step, and how many of them are −inf and left out, ``(2, n + 1)``."""
+    is_void = np.isneginf(maxima)
+    return sums_before(np.stack([np.where(is_void, 0.0, maxima), is_void]), axis=1)
+
+
+def by_stage(n_steps: int, before: Floats, during: Floats, after: Floats) -> Floats:
+    """What is earned by start of a retraining, from the :func:`sums_along` of each stage, ``(n_starts,)``."""
+    last = before.shape[1] - n_steps
+    worth, n_void = before[:, :last] + during[:, n_steps:] - during[:, :last] + after[:, -1:] - after[:, n_steps:]
+    return np.where(n_void > 0, -np.inf, worth)
+
+
 @dataclass(frozen=True)
 class WindowFacts:
     """A window's problem with its gain tables, and what follows from both for every schedule.
@@ -136,11 +148,6 @@ class WindowFacts:
         return self.problem.n_steps
 
     @property
-    def state(self) -> PhysicalState:
-        """The initial state; an empty one where there is none."""
-        return self.problem.physical_initial or PhysicalState()
-
-    @property
     def is_free(self) -> bool:
         """Whether the first held set is free and serves at once."""
         return self.problem.initial is None
@@ -151,24 +158,18 @@ class WindowFacts:
         if self.is_free:
             return None
         names = self.problem.tenant_names
-        return frozenset((item.placement, names.index(item.tenant)) for item in self.state.held)
+        return frozenset((item.placement, names.index(item.tenant)) for item in self.problem.opening.held)
 
     @cached_property
     def initial_columns(self) -> Int64s:
         """Each tenant's column by what serves it while the initial set is held, ``(first_step, n_tenants)``."""
-        names = self.problem.profile_names
-        out = np.zeros((self.first_step, len(self.gains)), dtype=np.int64)
-        for m, (tenant, table) in enumerate(zip(self.problem.tenants, self.gains, strict=True)):
-            own = [item for item in self.state.held if item.tenant == tenant.name]
-            for step in range(self.first_step):
-                serving = [item.placement.profile.name for item in own if item.serve_step <= step]
-                out[step, m] = table.column[tuple(serving.count(name) for name in names)]
-        return out
+        pairs = zip(self.problem.tenants, self.gains, strict=True)
+        return np.stack([opening_columns(self.problem, *own, self.first_step) for own in pairs], axis=1)
 
     @property
     def first_step(self) -> int:
         """The first step at which the held set may differ from the initial one; within the window."""
-        return min(self.state.next_epoch_step, self.n_steps)
+        return min(self.problem.opening.next_epoch_step, self.n_steps)
 
     @cached_property
     def warm_steps(self) -> Int64s:
@@ -186,7 +187,7 @@ class WindowFacts:
         names = self.problem.tenant_names
         return tuple(
             (Retraining(names.index(item.tenant), 1, item.placement.profile.name, 0, item.end_step), item.placement)
-            for item in self.state.retrainings
+            for item in self.problem.opening.retrainings
         )
 
     @cached_property
@@ -221,11 +222,7 @@ class WindowFacts:
 
     def salvage(self, schedule: Schedule) -> float:
         """What the levels at the window's end are worth beyond it under the schedule, in requests."""
-        return self.salvage_at({retraining.tenant: retraining.level for retraining in schedule})
-
-    def salvage_at(self, levels: Mapping[int, int]) -> float:
-        """The same at these levels by tenant; those not named end at theirs of now, or of what is in progress."""
-        ended = {run.tenant: run.level for run, _ in self.running} | dict(levels)
+        ended = {run.tenant: run.level for run in (*schedule_of(self.running), *schedule)}
         return sum(tenant.salvages[ended.get(m, 0)] for m, tenant in enumerate(self.problem.tenants))
 
     def best_salvage(self, tenant: int) -> float:
@@ -243,14 +240,8 @@ class WindowFacts:
         tenant = self.problem.tenants[retraining.tenant]
         if retraining.tenant in self.running_tenants:
             return running_changes(self.problem, tenant, retraining.profile, retraining.end_step)
-        key = (retraining.tenant, retraining.level, retraining.profile)
-        if key not in self._changes:
-            self._changes[key] = level_changes(self.problem, tenant, retraining.level, retraining.profile)
-        return tuple((retraining.start_step + step, level) for step, level in self._changes[key])
-
-    @cached_property
-    def _changes(self) -> dict[tuple[int, int, str], tuple[LevelChange, ...]]:
-        return {}
+        changes = level_changes(self.problem, tenant, retraining.level, retraining.profile)
+        return tuple((retraining.start_step + step, level) for step, level in changes)
 
     def shares(self, retraining: Retraining) -> Floats:
         """What taking weights over leaves of each step's gains of its tenant, ``(n_steps,)``."""
@@ -288,28 +279,23 @@ class WindowFacts:
         That is its salvage, and what its checkpoints can earn more at best: by step, with what gains most by them
         beside the retraining. A way in progress has one start. ``(n_starts,)``.
         """
+        tenant, is_running = self.problem.tenants[way.tenant], way.tenant in self.running_tenants
+        starts = np.arange(1 if is_running else max(0, self.n_steps - way.n_steps + 1), dtype=np.int64)
+        if not tenant.options[way.level - 1].checkpoints:
+            return np.full(len(starts), tenant.salvages[way.level])
         if way not in self._added:
-            self._added[way] = self._most_added(way)
+            added, run = np.full(len(starts), tenant.salvages[way.level]), way if is_running else way.at(0)
+            changes = ((starts + step, level) for step, level in self.changes(run))
+            first, last, end = np.zeros_like(starts), np.full_like(starts, self.n_steps), starts + run.end_step
+            for (step, level), (until, _) in pairwise([(first, 0), *changes, (last, 0)]):
+                added += self._more(way, level, 0, step, np.minimum(until, end))
+                added += self._more(way, level, way.level, np.maximum(step, end), until)
+            self._added[way] = added
         return self._added[way]
 
     @cached_property
     def _added(self) -> dict[Retraining, Floats]:
         return {}
-
-    def _most_added(self, way: Retraining) -> Floats:
-        tenant = self.problem.tenants[way.tenant]
-        is_running = way.tenant in self.running_tenants
-        starts = np.arange(1 if is_running else max(0, self.n_steps - way.n_steps + 1), dtype=np.int64)
-        added = np.full(len(starts), tenant.salvages[way.level])
-        if not tenant.options[way.level - 1].checkpoints:
-            return added
-        run = way if is_running else way.at(0)
-        changes = ((starts + step, level) for step, level in self.changes(run))
-        first, last, end = np.zeros_like(starts), np.full_like(starts, self.n_steps), starts + run.end_step
-        for (step, level), (until, _) in pairwise([(first, 0), *changes, (last, 0)]):
-            added += self._more(way, level, 0, step, np.minimum(until, end))
-            added += self._more(way, level, way.level, np.maximum(step, end), until)
-        return added
 
     def _more(self, way: Retraining, level: int, least: int, step: Int64s, until: Int64s) -> Floats:
         """The most that a level can earn more than level ``least`` from each ``step`` to its ``until``, ``(n,)``."""
@@ -319,9 +305,8 @@ class WindowFacts:
         if key not in self._sums_of_more:
             problem, table = self.problem, self.gains[way.tenant]
             beside = multiset_of(problem, [way.profile] if least == 0 else [])
-            feasible = set(feasible_multisets(problem.gpu, problem.profile_names))
-            sums = (tuple(map(add, multiset, beside)) for multiset in table.multisets)
-            fits = np.array([counts in feasible for counts in sums])
+            codes = codes_of(np.array(table.multisets)) + codes_of(np.array(beside))
+            fits = codes_fit(problem.gpu, problem.profile_names, codes)
             kinds = [gains[:, :, fits] for gains in (table.steady, table.changed) if gains is not None]
             most = np.max([(gains[level] - gains[least]).max(axis=1, initial=0.0) for gains in kinds], axis=0)
             self._sums_of_more[key] = sums_before(most)
@@ -375,16 +360,14 @@ class WindowFacts:
     def placements(self, retraining: Retraining) -> tuple[Placement, ...]:
         """Where the retraining's instance may sit."""
         places = self.problem.gpu.placements([retraining.profile])
-        return tuple(place for place in places if self._is_ours(retraining, place))
-
-    def _is_ours(self, retraining: Retraining, placement: Placement) -> bool:
-        return self.problem.is_ours(placement, retraining.start_step, retraining.end_step)
+        return tuple(p for p in places if self.problem.is_ours(p, retraining.start_step, retraining.end_step))
 
     def can_stand(self, placed: PlacedSchedule[Placement]) -> bool:
         """Whether these retrainings, and those in progress, leave each other and what is not ours alone."""
         runs = (*placed, *self.running)
         moments = {run.start_step for run, _ in runs}
-        return all(self._is_ours(*own) for own in placed) and all(
+        are_ours = (self.problem.is_ours(place, run.start_step, run.end_step) for run, place in placed)
+        return all(are_ours) and all(
             self.problem.gpu.fits([place for run, place in runs if run.start_step <= step < run.end_step])
             for step in moments
         )

@@ -24,53 +24,15 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from executor.compiled import working_s
-from planner.budget import Budget
-from planner.engines.answer import relaxed_bound, require_model, without_plan
-from planner.engines.arrays import Bools, Floats, Int64s, sums_before
+from planner.arrays import Bools, Floats, Int64s, sums_before
 from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
-from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration, Retraining
+from planner.problem import Retraining
 
 MAX_TRIALS = 5_000
 """Partial schedules that are looked at; two retraining tenants take a few dozen."""
 
 StaticLayout = tuple[int, PlacedSchedule[Token]]
 """A layout by its number, and the retrainings beside it, by tenant."""
-
-
-@dataclass(frozen=True)
-class QuickEngine:
-    """An engine of bounded work, which needs no budget. Its bound of all plans is the sum of per-step maxima.
-
-    Attributes:
-        model: Whose problems it answers.
-        name: What it is called.
-        find: Makes a plan from the facts, one of an earlier solve, that bound, and when the solve began by
-            ``executor.compiled.working_s``; ``None`` where it finds none.
-    """
-
-    model: Reconfiguration
-    name: str
-    find: Callable[[WindowFacts, MigPlan | None, float, float], MigPlan | None]
-
-    def __call__(self, problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
-        """The plan found; ``timeout`` with the bound where there may be one, but none was found.
-
-        Raises:
-            EngineError: The problem is of another model.
-        """
-        del budget
-        started_s = working_s()
-        require_model(problem, self.model, self.name)
-        reason = infeasibility(problem)
-        if reason is not None:
-            return without_plan(problem, Status.INFEASIBLE, self.name, started_s, infeasibility=reason)
-        facts = WindowFacts.of(problem)
-        bound = relaxed_bound(facts)
-        found = self.find(facts, initial, bound, started_s)
-        return found or without_plan(problem, Status.TIMEOUT, self.name, started_s, bound)
 
 
 class _Way(NamedTuple, Generic[Token]):
@@ -114,10 +76,9 @@ class StaticSearch(Generic[Token]):
     _best: Incumbent[StaticLayout[Token]] | None = field(default=None, init=False)
     _settled: list[Floats] = field(default_factory=list, init=False)
     _options: list[list[tuple[Retraining, Token, Floats]]] = field(default_factory=list, init=False)
-    _rooms: dict[int, tuple[list[Token], object]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        facts, self.fits = self.facts, cache(self.fits)
+        facts, self.fits, self._room = self.facts, cache(self.fits), cache(self._tokens_beside)
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):
@@ -177,12 +138,10 @@ class StaticSearch(Generic[Token]):
         tokens = dict.fromkeys(token for own in self._options for _, token, _ in own)
         return {token: np.column_stack([self.fits(begin, (token,)) for begin in self._borders]) for token in tokens}
 
-    def _room(self, room: int) -> tuple[list[Token], object]:
+    def _tokens_beside(self, room: int) -> tuple[list[Token], object]:
         """The tokens that ever have a place, and what is the same for rooms that differ only in where they lie."""
-        if room not in self._rooms:
-            free = {token: own[room].tobytes() for token, own in self._alone.items() if own[room].any()}
-            self._rooms[room] = [*free], (self.shape([*free]), *free.values())
-        return self._rooms[room]
+        free = {token: own[room].tobytes() for token, own in self._alone.items() if own[room].any()}
+        return [*free], (self.shape([*free]), *free.values())
 
     def _extend(self, layout: int, placed: PlacedSchedule[Token], value: float, waiting: tuple[int, ...]) -> None:
         """Put the waiting tenants' retrainings beside those that have their place, in every order worth trying."""

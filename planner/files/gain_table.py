@@ -14,11 +14,12 @@ import numpy as np
 from pydantic import Field
 
 from executor.mig import Multiset
+from planner.arrays import Floats
 from planner.counts import multiset_of, profiles_of
 from planner.errors import ProblemError
 from planner.files.strict import Number, StrictModel, given
 from planner.gains import gain_tables, make_monotone, table_of, worth_of
-from planner.problem import MOST_NUMBER, FloatArray, GainTable, Problem, Reconfiguration
+from planner.problem import MOST_NUMBER, GainTable, Problem, Reconfiguration
 
 ROUNDING = 1e-9
 """Share by which a table may miss what it has to keep; of requests below one."""
@@ -90,7 +91,7 @@ def _table(problem: Problem, index: int, entry: GainEntry) -> GainTable:
     return table_of(problem.tenants[index], multisets, in_time, changed, arrived)
 
 
-def _is_above(values: FloatArray, limits: FloatArray) -> bool:
+def _is_above(values: Floats, limits: Floats) -> bool:
     """Whether a value is above its limit by more than rounding, which sums in another order leave in what we write."""
     return bool((values > limits + ROUNDING * np.maximum(1.0, np.abs(limits))).any())
 
@@ -110,7 +111,7 @@ def _multisets(problem: Problem, rows: Sequence[Sequence[str]], where: str) -> t
     return multisets
 
 
-def _array(where: str, values: Sequence[Any], *lengths: tuple[str, int]) -> FloatArray:
+def _array(where: str, values: Sequence[Any], *lengths: tuple[str, int]) -> Floats:
     """The numbers as an array of these lengths, each with what is as long."""
     (name, length), *inner = lengths
     if len(values) != length:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.policies.policy import Batching, Knows, Traits
 from planner.policies.shares import (
     QUANTA,
@@ -20,7 +21,7 @@ from planner.policies.shares import (
     best_answer,
     least_shares,
 )
-from planner.problem import FloatArray, Owner
+from planner.problem import Owner
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Astraea(SharePolicy):
         return {owner: least[owner] for owner in training}
 
 
-def _least_share(rate_by_share: FloatArray, wanted: float) -> float:
+def _least_share(rate_by_share: Floats, wanted: float) -> float:
     """Quanta, with fractions, at which the rate is reached; all if it never is."""
     if wanted >= rate_by_share[-1]:
         return float(QUANTA)

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from executor.mig import Multiset
+from planner.arrays import Floats
 from planner.counts import multiset_of
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.physical.static import best_held_set, solve_static_among
@@ -16,7 +17,7 @@ from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
-from planner.problem import FloatArray, Problem, without_floors
+from planner.problem import Problem, without_floors
 from planner.solve import solve
 
 
@@ -78,7 +79,7 @@ class FixedOnHistory(Policy):
         return solve_static_among(problem, [] if fitted is None else [fitted])
 
 
-def _past_windows(problem: Problem, past_rps: FloatArray) -> list[Problem]:
+def _past_windows(problem: Problem, past_rps: Floats) -> list[Problem]:
     """The problem with the arrivals of the past's windows, the newest first, each as if it were the first of a run."""
     n_steps = problem.n_steps
     if not len(past_rps):

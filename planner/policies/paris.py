@@ -34,6 +34,7 @@ from typing import Self
 import numpy as np
 
 from executor.compiled import working_s
+from planner.arrays import Floats
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.physical.plan import held_in, retrainings_in, with_held
@@ -41,7 +42,7 @@ from planner.engines.physical.static import search_of, solve_static_among
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
-from planner.problem import FloatArray, Problem, TenantTerms
+from planner.problem import Problem, TenantTerms
 
 KNEE = 0.8
 """The smallest profile with this share of the best throughput per compute slice is a tenant's knee."""
@@ -127,10 +128,10 @@ class Ranking:
     """
 
     sets: HeldSets
-    keys: FloatArray
+    keys: Floats
 
     @classmethod
-    def of(cls, sets: HeldSets, rates_rps: FloatArray) -> Self:
+    def of(cls, sets: HeldSets, rates_rps: Floats) -> Self:
         """The ranking when these are the tenants' rates, ``(n_tenants,)``."""
         wanted, by_profile = wanted_slices(sets.problem, rates_rps), _slices(sets)
         in_knees = np.zeros(by_profile.shape[1:])
@@ -158,7 +159,7 @@ class Ranking:
         return (number for number in self.nearest(None) if self.sets.entries(number) >= held)
 
 
-def wanted_slices(problem: Problem, rates_rps: FloatArray) -> FloatArray:
+def wanted_slices(problem: Problem, rates_rps: Floats) -> Floats:
     """All compute slices shared out by demand, ``(n_tenants,)``; equally if there is none."""
     most = [tenant.capability_rps[_by_size(problem, tenant)[-1]] for tenant in problem.tenants]
     demand = rates_rps / np.array(most)
@@ -184,30 +185,30 @@ def _by_size(problem: Problem, tenant: TenantTerms) -> list[str]:
     return sorted((name for name in problem.profile_names if name in tenant.capability_rps), key=size)
 
 
-def _slices(sets: HeldSets) -> FloatArray:
+def _slices(sets: HeldSets) -> Floats:
     """Compute slices that each held set gives, ``(n, n_tenants, n_profiles)``."""
     names, most = sets.problem.profile_names, sets.owners.shape[1]
-    by_layout = np.zeros((len(sets.layouts), most, len(names)))
-    for number, layout in enumerate(sets.layouts):
+    by_layout = np.zeros((len(sets.table.layouts), most, len(names)))
+    for number, layout in enumerate(sets.table.layouts):
         for at, placement in enumerate(layout.placements):
             by_layout[number, at, names.index(placement.profile.name)] = placement.profile.compute_slices
     own = [sets.owners == m for m in range(len(sets.problem.tenants))]
     return np.stack([np.einsum("nk,nkp->np", mask, by_layout[sets.layout]) for mask in own], axis=1)
 
 
-def _left_to_one(sets: HeldSets) -> FloatArray:
+def _left_to_one(sets: HeldSets) -> Floats:
     """Compute slices of the largest instance beside each held set on which some tenant could retrain, ``(n,)``."""
     gpu = sets.problem.gpu
     retrains_on = {name for tenant in sets.problem.tenants for option in tenant.options for name in option.time_s}
     places = gpu.placements([name for name in sets.problem.profile_names if name in retrains_on])
     by_layout = [
         max((place.profile.compute_slices for place in places if gpu.fits((*layout, place))), default=0)
-        for layout in sets.layouts
+        for layout in sets.table.layouts
     ]
     return np.array(by_layout, dtype=np.float64)[sets.layout]
 
 
-def _rates_rps(window: Window) -> FloatArray:
+def _rates_rps(window: Window) -> Floats:
     """The tenants' mean rates as far as the policy may know them, ``(n_tenants,)``."""
     if window.as_published and len(window.past_rps):
         return np.asarray(window.past_rps.mean(axis=0), dtype=np.float64)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from planner.arrays import Floats
 from planner.budget import FLOOR_COSTS_AT_MOST, Budget
 from planner.bursts import Scenarios
 from planner.plan import MigPlan
-from planner.problem import FloatArray, Problem
+from planner.problem import Problem
 
 
 class Knows(StrEnum):
@@ -87,7 +88,7 @@ class Window:
     number: int
     problem: Problem
     budget: Budget
-    past_rps: FloatArray
+    past_rps: Floats
     plans: tuple[MigPlan, ...] = ()
     as_published: bool = False
     running: MigPlan | None = None

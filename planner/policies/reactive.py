@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.compiled import working_s
 from executor.mig import Placement
+from planner.arrays import Bools, Floats
 from planner.engines.answer import relaxed_bound
 from planner.engines.physical.held_sets import Entries, HeldSets
 from planner.engines.physical.plan import held_in, retrainings_in, with_held
@@ -17,7 +17,7 @@ from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
-from planner.problem import FloatArray, Problem, without_floors
+from planner.problem import Problem, without_floors
 from planner.solve import solve
 
 
@@ -75,7 +75,7 @@ class Reactive(Policy):
         runs: PlacedSchedule[Placement],
         held: Entries,
         step: int,
-        rates_rps: FloatArray,
+        rates_rps: Floats,
     ) -> Entries | None:
         """The best held set at this load from ``step`` on, if it is enough better than the one that is held."""
         tables = gain_tables(_at_load(facts.problem, rates_rps))
@@ -90,7 +90,7 @@ class Reactive(Policy):
         return sets.entries(best) if value[best] > now + self.threshold * abs(now) else None
 
 
-def _at_load(problem: Problem, rates_rps: FloatArray) -> Problem:
+def _at_load(problem: Problem, rates_rps: Floats) -> Problem:
     """The problem if these rates came in every step."""
     tenants = tuple(
         replace(tenant, arrivals_rps=np.full(problem.n_steps, rate))
@@ -99,7 +99,7 @@ def _at_load(problem: Problem, rates_rps: FloatArray) -> Problem:
     return replace(problem, tenants=tenants, gains=None)
 
 
-def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], step: int) -> NDArray[np.bool_]:
+def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], step: int) -> Bools:
     """Whether each held set fits beside retrainings and others' instances from ``step`` to the end, ``(n,)``."""
     edges = sorted({step, *(edge for run, _ in runs for edge in (run.start_step, run.end_step) if edge > step)})
     beside = {
@@ -109,6 +109,6 @@ def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], s
     mask = facts.problem.unavailable_in(step, facts.n_steps)
     by_layout = [
         not layout.memory_mask & mask and all(facts.problem.gpu.fits((*layout, *busy)) for busy in beside)
-        for layout in sets.layouts
+        for layout in sets.table.layouts
     ]
     return np.array(by_layout)[sets.layout]

@@ -10,8 +10,9 @@ from enum import StrEnum
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.policies.policy import AnyPolicy, Knows
-from planner.problem import FloatArray, Owner, Task
+from planner.problem import Owner, Task
 from workloads.profiles.shares import TURN_COST
 
 QUANTA = 20
@@ -53,7 +54,7 @@ class ShareOption:
 
     name: str
     accuracy_after: float
-    training_rate: FloatArray
+    training_rate: Floats
     salvage: float = 0.0
 
 
@@ -83,18 +84,18 @@ class ShareTenant:
     weight: float
     accuracy_before: float
     accuracy_after: float
-    rate_rps: FloatArray
-    training_rate: FloatArray
+    rate_rps: Floats
+    training_rate: Floats
     done: float
     stage: Stage
-    rate_beside: tuple[FloatArray, ...] = ()
-    turns_rps: FloatArray | None = None
+    rate_beside: tuple[Floats, ...] = ()
+    turns_rps: Floats | None = None
     options: tuple[ShareOption, ...] = ()
     salvage: tuple[float, float] = (0.0, 0.0)
     is_due: bool = False
     start_s: float = 0.0
 
-    def rate_while(self, n_training: int) -> FloatArray:
+    def rate_while(self, n_training: int) -> Floats:
         """Requests a second within the SLO while so many retrainings run, its own included; ``(QUANTA + 1,)``."""
         return self.rate_beside[min(n_training, len(self.rate_beside) - 1)] if self.rate_beside else self.rate_rps
 
@@ -163,8 +164,8 @@ class Moment:
 
     left_s: float
     tenants: tuple[ShareTenant, ...]
-    ahead_rps: FloatArray
-    past_rps: FloatArray
+    ahead_rps: Floats
+    past_rps: Floats
     shares: Shares
     as_published: bool
     window: int = 0
@@ -309,9 +310,9 @@ def least_shares(moment: Moment) -> dict[Owner, int]:
     return least | training
 
 
-def training_in_turns(training_rate: FloatArray) -> FloatArray:
+def training_in_turns(training_rate: Floats) -> Floats:
     """Part of a retraining that a second does by the twentieths of the time that it has the whole GPU."""
-    rates: FloatArray = np.arange(QUANTA + 1) / QUANTA * training_rate[-1] / (1 + TURN_COST)
+    rates: Floats = np.arange(QUANTA + 1) / QUANTA * training_rate[-1] / (1 + TURN_COST)
     return rates
 
 

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from executor.compiled import compiled
-from planner.counts import IntArray
+from planner.arrays import Floats, Int64s
 from planner.policies.policy import Knows
 from planner.policies.turns import (
     Course,
@@ -21,7 +21,6 @@ from planner.policies.turns import (
     cheapest,
     in_steps,
 )
-from planner.problem import FloatArray
 from workloads.profiles.shares import TURN_COST
 
 N_PARTS = 40
@@ -173,7 +172,7 @@ class _Fluid:
             + max((abs(option.salvage) for option in one.options), default=0.0)
             for one, own_rps in zip(tenants, rates_rps, strict=True)
         )
-        self._known_s: dict[tuple[frozenset[int], int], list[FloatArray]] = {}
+        self._known_s: dict[tuple[frozenset[int], int], list[Floats]] = {}
         self.value = self._solve()
         retrainings = tuple(self._retrainings(window_s))
         self.course = Course(limits, retrainings, self._worth(retrainings))
@@ -184,7 +183,7 @@ class _Fluid:
         if self._part_s > 0:
             least = max(1, math.ceil(self._longer * paced.work_s / self._part_s - 1e-9))
         n_parts = np.arange(least, N_PARTS + 1)
-        paces: FloatArray = np.minimum(1.0 / self._longer, paced.work_s / (n_parts * self._part_s))
+        paces: Floats = np.minimum(1.0 / self._longer, paced.work_s / (n_parts * self._part_s))
         return _Job(place, way, paced, n_parts, paces)
 
     def _solve(self) -> float:
@@ -208,10 +207,10 @@ class _Fluid:
             values[done] = best
         return float(values[0, 0])
 
-    def _during(self, number: int, accuracies: Sequence[float]) -> FloatArray:
+    def _during(self, number: int, accuracies: Sequence[float]) -> Floats:
         """What is served while the job is done, its checkpoints included, ``(n_lengths, N_PARTS)``: by first part."""
         job = self._jobs[number]
-        found: FloatArray = np.zeros((len(job.n_parts), N_PARTS))
+        found: Floats = np.zeros((len(job.n_parts), N_PARTS))
         for phase, (_, _, reached) in enumerate(job.phases):
             for worth, who in self._layers(job.with_checkpoint(accuracies, reached)):
                 if (who, number) not in self._known_s:
@@ -219,13 +218,13 @@ class _Fluid:
                 found += worth * self._known_s[who, number][phase]
         return found
 
-    def _phases_s(self, who: frozenset[int], job: _Job) -> list[FloatArray]:
+    def _phases_s(self, who: frozenset[int], job: _Job) -> list[Floats]:
         """Seconds of the GPU that go to these tenants in each phase of the job, ``(n_lengths, N_PARTS)``."""
         rooms_s = self._part_s * job.n_parts * (1.0 - self._longer * job.paces)
         so_far_s = self._so_far_s(who)
         return [_served_s(so_far_s, job.n_parts, rooms_s, begin, end) for begin, end, _ in job.phases]
 
-    def _so_far_s(self, who: frozenset[int]) -> FloatArray:
+    def _so_far_s(self, who: frozenset[int]) -> Floats:
         """Seconds that these tenants can use before each part, ``(N_PARTS + 1, n_paths)``."""
         needed = sum((self._loads[index] for index in who), np.zeros(1))
         so_far_s = np.cumsum(np.minimum(needed, 1.0), axis=1) * self._part_s
@@ -336,8 +335,8 @@ class _Job:
     place: int
     way: int
     paced: PacedRetraining
-    n_parts: IntArray
-    paces: FloatArray
+    n_parts: Int64s
+    paces: Floats
 
     @property
     def phases(self) -> list[tuple[float, float, float | None]]:
@@ -363,7 +362,7 @@ class _Job:
         return [reached if other == index else own for other, own in enumerate(accuracies)]
 
 
-def _by_part(tenant: TurnTenant, begin_s: float, part_s: float, window_s: float) -> FloatArray:
+def _by_part(tenant: TurnTenant, begin_s: float, part_s: float, window_s: float) -> Floats:
     """Its mean rates in the parts of the window, ``(n_paths, N_PARTS)``."""
     if tenant.paths_rps is None or part_s <= 0:
         return np.full((1, N_PARTS), tenant.rate_rps)
@@ -372,20 +371,20 @@ def _by_part(tenant: TurnTenant, begin_s: float, part_s: float, window_s: float)
     arrived = np.concatenate([np.zeros((len(taken), 1)), np.cumsum(tenant.paths_rps[taken], axis=1)], axis=1)
     edges = (begin_s + part_s * np.arange(N_PARTS + 1)) * n_steps / window_s
     step_s = window_s / n_steps
-    found: FloatArray = np.diff(_between(arrived, np.tile(edges, (len(taken), 1))), axis=1) * step_s / part_s
+    found: Floats = np.diff(_between(arrived, np.tile(edges, (len(taken), 1))), axis=1) * step_s / part_s
     return found
 
 
-def _between(rows: FloatArray, places: FloatArray) -> FloatArray:
+def _between(rows: Floats, places: Floats) -> Floats:
     """The rows' values at places between their points, by straight lines; ``(k, n)``, ``(k, j)`` → ``(k, j)``."""
     before = np.minimum(places.astype(np.int64), rows.shape[1] - 2)
     left, right = (np.take_along_axis(rows, own, axis=1) for own in (before, before + 1))
-    found: FloatArray = left + (places - before) * (right - left)
+    found: Floats = left + (places - before) * (right - left)
     return found
 
 
 @compiled
-def _served_s(so_far_s: FloatArray, n_parts: IntArray, rooms_s: FloatArray, begin: float, end: float) -> FloatArray:
+def _served_s(so_far_s: Floats, n_parts: Int64s, rooms_s: Floats, begin: float, end: float) -> Floats:
     """Seconds that are served between two moments of a job, ``(n_lengths, N_PARTS)`` by its first part.
 
     The moments are parts of its length. ``so_far_s`` ``(N_PARTS + 1, n_paths)`` are seconds that can be used before
@@ -409,9 +408,7 @@ def _served_s(so_far_s: FloatArray, n_parts: IntArray, rooms_s: FloatArray, begi
 
 
 @compiled
-def _let_be_next(
-    number: int, n_parts: IntArray, during: FloatArray, after: FloatArray, best: FloatArray, choice: IntArray
-) -> None:
+def _let_be_next(number: int, n_parts: Int64s, during: Floats, after: Floats, best: Floats, choice: Int64s) -> None:
     """Let the job be next wherever that is better by more than rounding; of equal lengths the shorter.
 
     Shapes: ``during`` ``(n, parts)``, the worth of each of the ``n_parts`` ``(n,)`` by first part; ``after`` and

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from planner.arrays import Floats
 from planner.policies.policy import AnyPolicy
-from planner.problem import FloatArray
 
 SecondsByBatch = Mapping[int, float]
 """Seconds of one turn on the whole GPU by the requests, or samples, that it takes; at least one."""
@@ -76,7 +76,7 @@ class TurnTenant:
     accuracy_before: float
     salvage: float = 0.0
     retraining: TurnRetraining | None = None
-    paths_rps: FloatArray | None = field(default=None, compare=False)
+    paths_rps: Floats | None = field(default=None, compare=False)
 
     @property
     def options(self) -> tuple[TurnOption, ...]:

@@ -1,9 +1,9 @@
 """An independent check of a plan against the rules of the design's section 4, for both cost models.
 
 Shares no code with the engines, nor with what they are built from (counts, gains, feasibility). It takes layouts from
-``executor.mig``, durations in steps from the problem, and from ``planner.levels`` when a retraining changes the level.
-All else is written here a second time, as directly from the rules as possible. What cannot be read at all is reported
-alone: the rest would be a guess.
+``executor.mig``, durations in steps from the problem, from ``planner.levels`` when a retraining changes the level, and
+from ``planner.arrays`` sums and which rows of an array agree. All else is written here a second time, as directly from
+the rules as possible. What cannot be read at all is reported alone: the rest would be a guess.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from planner.plan import OPTIMAL_GAP, MigPlan, Status
+from planner.plan import OPTIMAL_GAP, MigPlan, Rule, Status
 from planner.problem import Problem
 from planner.verify.certificate import certified_bound
 from planner.verify.floors import floor_violations
 from planner.verify.holdings import lifetimes_of, objective_of, salvage_of
 from planner.verify.rules import unreadable, violations
-from planner.verify.verification import TOLERANCE, Rule, Verification, Violation
+from planner.verify.verification import TOLERANCE, Verification, Violation
 
 __all__ = ["TOLERANCE", "Rule", "Verification", "Violation", "verify"]
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.arrays import Floats, Int64s, sums_before
 from planner.plan import AnyCertificate, Certificate, StatusCertificate
-from planner.problem import FloatArray, Problem, Reconfiguration, TenantTerms
+from planner.problem import Problem, Reconfiguration, TenantTerms
 from planner.verify.floors import with_floor
 from planner.verify.holdings import (
     counts_at_start,
@@ -27,7 +27,6 @@ from planner.verify.holdings import (
     more_by_checkpoints,
     most_goodput,
     rounding,
-    sums_before,
 )
 
 
@@ -50,7 +49,7 @@ def certified_bound(problem: Problem, certificate: AnyCertificate, known: float 
     return float(_dearest(problem, prices, fitting) + alone + rounding(problem, size))
 
 
-def _dearest(problem: Problem, prices: FloatArray, fitting: NDArray[np.int64]) -> float:
+def _dearest(problem: Problem, prices: Floats, fitting: Int64s) -> float:
     """The sum over steps of the price of the dearest counts that fit the memory slices that are ours."""
     worth = prices @ fitting.T
     for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
@@ -59,7 +58,7 @@ def _dearest(problem: Problem, prices: FloatArray, fitting: NDArray[np.int64]) -
 
 
 def _best_alone(
-    problem: Problem, m: int, prices: FloatArray, fitting: NDArray[np.int64], certificate: Certificate
+    problem: Problem, m: int, prices: Floats, fitting: Int64s, certificate: Certificate
 ) -> tuple[float, float]:
     """The most that tenant m can earn less what it pays, under its floor; and the size of what a floor adds."""
     tenant, n_steps, state = problem.tenants[m], problem.n_steps, problem.opening
@@ -115,7 +114,7 @@ def _best_alone(
     return float(best) + tenant.salvages[0] - asked, size + max(tenant.salvages)
 
 
-def _most_ahead(values: FloatArray, first: int, last: int) -> FloatArray:
+def _most_ahead(values: Floats, first: int, last: int) -> Floats:
     """For each s the most of ``values[:, s + first : s + last + 1]``, −inf where that is empty; of the same shape."""
     n_steps, width = values.shape[1], last - first + 1
     if width < 1:
@@ -131,10 +130,10 @@ def _most_ahead(values: FloatArray, first: int, last: int) -> FloatArray:
 def _retraining_costs(
     problem: Problem,
     tenant: TenantTerms,
-    prices: FloatArray,
-    gains: tuple[FloatArray, FloatArray],
-    counts: NDArray[np.int64],
-) -> FloatArray:
+    prices: Floats,
+    gains: tuple[Floats, Floats],
+    counts: Int64s,
+) -> Floats:
     """The least price of a retraining by option and end step, less what it adds; inf where it cannot end.
 
     It adds to salvage, and by checkpoints at most what the multiset gains by them that gains most, step by step. What
@@ -155,5 +154,5 @@ def _retraining_costs(
             more = more_by_checkpoints(problem, tenant, 1 + number, name, gains, counts, ends)
             price = paid[name][steps:] - paid[name][:-steps] if len(ends) else more
             costs[number, steps:] = np.minimum(costs[number, steps:], price - more)
-    less: FloatArray = costs - (np.array(salvage) - none)[:, None]
+    less: Floats = costs - (np.array(salvage) - none)[:, None]
     return less

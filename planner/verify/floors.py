@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from executor.mig import Multiset
-from planner.plan import AnyCertificate, Lifetime
-from planner.problem import FLOOR_TOLERANCE, FloatArray, Per, Problem, Reconfiguration
+from planner.arrays import Floats
+from planner.plan import AnyCertificate, Lifetime, Rule
+from planner.problem import FLOOR_TOLERANCE, Per, Problem, Reconfiguration
 from planner.verify.holdings import counts_at_start, served_of, serving
-from planner.verify.verification import Rule, Violation
+from planner.verify.verification import Violation
 
 TOLERANCE = 1e-9
 """Share of what arrives by which a floor may be missed beside ``FLOOR_TOLERANCE``: sums in another order."""
@@ -49,12 +50,12 @@ def asked_of_window(problem: Problem, m: int) -> float:
     return floor.share * float(_arrived(problem, m).sum()) + floor.due
 
 
-def _arrived(problem: Problem, m: int) -> FloatArray:
+def _arrived(problem: Problem, m: int) -> Floats:
     given = None if problem.gains is None else problem.gains[m].arrived
     return problem.tenants[m].arrivals_rps * problem.step_s if given is None else given
 
 
-def _in_time(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[FloatArray, FloatArray]:
+def _in_time(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[Floats, Floats]:
     """T, settled and just changed, ``(n_steps, n_multisets)`` each; NaN where the problem's tables have none."""
     settled, just_changed = served_of(problem, m, multisets)
     if problem.gains is None:
@@ -71,7 +72,7 @@ def _in_time(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[F
     return settled, np.minimum(settled, owed)
 
 
-def _served(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> FloatArray:
+def _served(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> Floats:
     """T of what is held, step by step."""
     multisets, kind, has_changed = serving(problem, m, lifetimes)
     settled, just_changed = _in_time(problem, m, multisets)
@@ -79,7 +80,7 @@ def _served(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> FloatArr
     return np.where(has_changed, just_changed[at], settled[at])
 
 
-def _least(problem: Problem, m: int) -> FloatArray:
+def _least(problem: Problem, m: int) -> Floats:
     """T that a floor per step asks for in each step; −inf where no decision could give it.
 
     That is before anything new can serve, unless what was held when the window opened would do.
@@ -103,8 +104,8 @@ def with_floor(
     m: int,
     multisets: Sequence[Multiset],
     certificate: AnyCertificate,
-    gains: tuple[FloatArray, FloatArray],
-) -> tuple[FloatArray, FloatArray, float, float]:
+    gains: tuple[Floats, Floats],
+) -> tuple[Floats, Floats, float, float]:
     """Gains under tenant m's floor, what its multiplier takes off the bound, and how large the numbers get.
 
     Per step, what is below the floor loses more than all goodput: a plan that keeps it pays nothing, so no bound gets

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.mig import Multiset, Placement
+from planner.arrays import Bools, Floats, Int64s, sums_before
 from planner.errors import ProblemError
 from planner.levels import (
     LevelChange,
@@ -22,7 +22,7 @@ from planner.levels import (
     swap_shares,
 )
 from planner.plan import ANYWHERE, Lifetime, MigPlan
-from planner.problem import FloatArray, Owner, Problem, Reconfiguration, Task, TenantTerms
+from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
 
 
 def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
@@ -52,7 +52,7 @@ def counts_of(problem: Problem, profile_names: Iterable[str]) -> Multiset:
     return tuple(map(names.count, problem.profile_names))
 
 
-def fits_gpu(problem: Problem, counts: NDArray[np.int64], mask: int = 0) -> NDArray[np.bool_]:
+def fits_gpu(problem: Problem, counts: Int64s, mask: int = 0) -> Bools:
     """Which counts fit the GPU without the mask's memory slices, ``(…, n_profiles) → (…)``."""
     fitting = np.array(problem.gpu.multisets(problem.profile_names, mask))
     digits = (1 + max(fitting.max(), counts.max(initial=0))) ** np.arange(counts.shape[-1])
@@ -67,7 +67,7 @@ def counts_at_start(problem: Problem, tenant: TenantTerms, step: int) -> Multise
     return None if problem.initial is None else counts_of(problem, names)
 
 
-def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[FloatArray, FloatArray]:
+def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[Floats, Floats]:
     """Goodput of tenant m in a step by what serves it: settled, and just changed (in ``physical`` the same).
 
     Weight · accuracy · min(a, C) in requests, or what the problem's table says: ``(n_levels, n_steps, n_multisets)``
@@ -87,7 +87,7 @@ def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[F
     return worth * settled, worth * just_changed
 
 
-def served_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[FloatArray, FloatArray]:
+def served_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[Floats, Floats]:
     """min(a, C) of tenant m in requests, settled and just changed: ``(n_steps, n_multisets)`` each."""
     tenant, step_s, is_paper = problem.tenants[m], problem.step_s, problem.reconfiguration is Reconfiguration.PAPER
     counts, rates = np.array(multisets), [tenant.capability_rps.get(name, math.nan) for name in problem.profile_names]
@@ -98,9 +98,7 @@ def served_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[
     return np.minimum(arrivals, capacity), np.minimum(arrivals, capacity - lost)
 
 
-def serving(
-    problem: Problem, m: int, lifetimes: Sequence[Lifetime]
-) -> tuple[list[Multiset], NDArray[np.int64], NDArray[np.bool_]]:
+def serving(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> tuple[list[Multiset], Int64s, Bools]:
     """What serves tenant m: the multisets, which of them does in each step, and where what it holds has just changed.
 
     What is given by step has shape ``(n_steps,)``.
@@ -143,12 +141,12 @@ def more_by_checkpoints(
     tenant: TenantTerms,
     level: int,
     profile_name: str,
-    gains: tuple[FloatArray, FloatArray],
-    counts: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    gains: tuple[Floats, Floats],
+    counts: Int64s,
+    ends: Int64s,
     *,
     is_running: bool = False,
-) -> FloatArray:
+) -> Floats:
     """What a retraining's checkpoints add at most to the old level before its end and its own after it, by end.
 
     In each step with what gains most by them: until its end of what fits beside it.
@@ -173,7 +171,7 @@ def more_by_checkpoints(
         changes = changes_until(problem, tenant, level, profile_name, first)
     fits = fits_gpu(problem, counts + counts_of(problem, [profile_name]))
 
-    def ahead(now: int, base: int, columns: NDArray[np.bool_] | slice) -> FloatArray:
+    def ahead(now: int, base: int, columns: Bools | slice) -> Floats:
         """What level ``now`` earns more than the base at most in the steps before each."""
         more = [(own[now] - own[base])[:, columns].max(axis=1, initial=0.0) for own in gains]
         return sums_before(np.max(more, axis=0))
@@ -184,11 +182,6 @@ def more_by_checkpoints(
     sums = ahead(changes[-1][1] if changes else 0, level, slice(None))
     found += sums[-1] - sums[ends]
     return found
-
-
-def sums_before(values: FloatArray, axis: int = 0) -> FloatArray:
-    """What the steps before each add up to along the axis of steps, which gets one longer."""
-    return np.insert(np.cumsum(values, axis=axis), 0, 0.0, axis=axis)
 
 
 def most_goodput(problem: Problem) -> float:
@@ -202,7 +195,7 @@ def rounding(problem: Problem, size: float) -> float:
     return float(np.finfo(np.float64).eps * problem.n_steps**2 * size)
 
 
-def _goodput(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> FloatArray:
+def _goodput(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> Floats:
     """Of tenant m in each step, ``(n_steps,)``."""
     tenant, n_steps = problem.tenants[m], problem.n_steps
     runs = [item for item in lifetimes if item.owner == Owner(tenant.name, Task.RETRAINING)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from executor.mig import GpuModel, Placement
-from planner.plan import ANYWHERE, Lifetime, MigPlan, TenantSchedule
+from executor.mig import GpuModel, Placement, memory_slices_in
+from planner.plan import ANYWHERE, Lifetime, MigPlan, Rule, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
 from planner.verify.holdings import continues
-from planner.verify.verification import Rule, Violation
+from planner.verify.verification import Violation
 
 
 def unreadable(problem: Problem, plan: MigPlan) -> Iterator[Violation]:
@@ -82,7 +82,7 @@ def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -
 def _step_violations(problem: Problem, alive: Sequence[Lifetime], s: int) -> Iterator[Violation]:
     """Rules 1, 2 and 4 on what is held in step s."""
     placements = sorted((item.placement for item in alive), key=lambda it: (-it.profile.memory_slices, *it.sort_key))
-    barred = _not_ours(problem, s)
+    barred = frozenset(memory_slices_in(problem.unavailable_in(s, s + 1)))
     if not _fits(problem.gpu, placements, barred=barred):
         shown = ", ".join(str(item).removesuffix(f"@{ANYWHERE}") for item in placements)
         beside = f" beside memory slices {', '.join(map(str, sorted(barred)))}, which are not ours" if barred else ""
@@ -95,12 +95,6 @@ def _step_violations(problem: Problem, alive: Sequence[Lifetime], s: int) -> Ite
         if not any(profile.is_at_least(problem.gpu.profile(tenant.min_profile)) for profile in held):
             message = f"inference holds {shown}, nothing as large as min_profile {tenant.min_profile}"
             yield Violation(Rule.MIN_PROFILE, message, tenant.name, s)
-
-
-def _not_ours(problem: Problem, s: int) -> frozenset[int]:
-    """The memory slices that nothing may touch in step s."""
-    begun = [item for item in problem.unavailable if item.from_step <= s]
-    return frozenset(n for item in begun if item.to_step is None or s < item.to_step for n in item.memory_slices)
 
 
 def _fits(

@@ -20,12 +20,12 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from executor.compiled import compiled
 from executor.mig import Multiset
+from planner.arrays import Bools, Floats, Int64s, agreeing, sums_before
 from planner.plan import StatusCertificate, TenantStatus
-from planner.problem import FloatArray, Problem, TenantTerms
+from planner.problem import Problem, TenantTerms
 from planner.verify.floors import with_floor
 from planner.verify.holdings import (
     counts_at_start,
@@ -35,10 +35,7 @@ from planner.verify.holdings import (
     more_by_checkpoints,
     most_goodput,
     rounding,
-    sums_before,
 )
-
-IntArray = NDArray[np.int64]
 
 MOST_COMBINATIONS = 250
 """Combinations of schedules that are looked at one by one, each in a millisecond or two."""
@@ -96,16 +93,16 @@ class _Tenant(NamedTuple):
     """
 
     terms: TenantTerms
-    multisets: IntArray
-    settled: FloatArray
-    changed: FloatArray
-    opening: FloatArray
+    multisets: Int64s
+    settled: Floats
+    changed: Floats
+    opening: Floats
     asked: float
     size: float
     ways: dict[tuple[TenantStatus, TenantStatus], int]
 
     @classmethod
-    def of(cls, problem: Problem, m: int, held: IntArray, certificate: StatusCertificate) -> _Tenant:
+    def of(cls, problem: Problem, m: int, held: Int64s, certificate: StatusCertificate) -> _Tenant:
         """Tenant m's, which holds one of these multisets."""
         tenant, multisets = problem.tenants[m], [tuple(counts) for counts in held.tolist()]
         gains = gains_of(problem, m, multisets)
@@ -132,7 +129,7 @@ class _Tenant(NamedTuple):
         return tuple(dict.fromkeys((self.waits, *chain.from_iterable(self.ways))))
 
     @property
-    def levels(self) -> IntArray:
+    def levels(self) -> Int64s:
         """The level in each status; until one is done that of the old model."""
         return np.array([self.terms.level_of(it.of) if it.kind == "done" else 0 for it in self.statuses])
 
@@ -155,7 +152,7 @@ class _Choice(NamedTuple):
     worth: float
 
 
-def _choices(problem: Problem, own: _Tenant, prices: dict[TenantStatus, FloatArray], paths: _Paths) -> list[_Choice]:
+def _choices(problem: Problem, own: _Tenant, prices: dict[TenantStatus, Floats], paths: _Paths) -> list[_Choice]:
     """All schedules of a tenant for which there is room in each step."""
     n_steps, gains, salvage = problem.n_steps, (own.settled, own.changed), own.terms.salvages
     found = [] if own.terms.must_retrain else [_Choice((own.waits,), n_steps, n_steps, salvage[0], salvage[0])]
@@ -186,11 +183,11 @@ def _combinations(
 
 
 def _costs(
-    problem: Problem, choices: Iterable[_Choice], prices: dict[TenantStatus, FloatArray]
-) -> dict[TenantStatus, FloatArray]:
+    problem: Problem, choices: Iterable[_Choice], prices: dict[TenantStatus, Floats]
+) -> dict[TenantStatus, Floats]:
     """The price of each status in the steps in which one of the schedules has it; ∞ in others, ``(n_steps,)`` each."""
     free = np.zeros(problem.n_steps)
-    found: dict[TenantStatus, FloatArray] = {}
+    found: dict[TenantStatus, Floats] = {}
     for choice in choices:
         spans = ((0, choice.start), (choice.start, choice.end), (choice.end, problem.n_steps))
         for status, (begin, end) in zip(choice.statuses, spans, strict=False):
@@ -199,7 +196,7 @@ def _costs(
     return found
 
 
-def _multisets(problem: Problem, tenant: TenantTerms) -> IntArray:
+def _multisets(problem: Problem, tenant: TenantTerms) -> Int64s:
     """What may serve a tenant, something as large as ``min_profile`` among it, ``(n_multisets, n_profiles)``."""
     least = problem.gpu.profile(tenant.min_profile)
     is_foreign = [name not in tenant.capability_rps for name in problem.profile_names]
@@ -208,7 +205,7 @@ def _multisets(problem: Problem, tenant: TenantTerms) -> IntArray:
     return found[found[:, is_large].any(axis=1) & ~found[:, is_foreign].any(axis=1)]
 
 
-def _joined(parts: Sequence[IntArray], fits: Callable[[IntArray], NDArray[np.bool_]]) -> tuple[IntArray, IntArray]:
+def _joined(parts: Sequence[Int64s], fits: Callable[[Int64s], Bools]) -> tuple[Int64s, Int64s]:
     """All ways to take a row of each part so that their sum fits: the rows' numbers, ``(n, n_parts)``, and the sums."""
     numbers, sums = np.zeros((1, 0), dtype=np.int64), np.zeros((1, parts[0].shape[1]), dtype=np.int64)
     for part in parts:
@@ -222,18 +219,18 @@ def _joined(parts: Sequence[IntArray], fits: Callable[[IntArray], NDArray[np.boo
 class _Paths:
     """All paths of a problem over these joint states, ``(K, M)``, which hold ``totals`` in all, ``(K, n_profiles)``."""
 
-    def __init__(self, problem: Problem, tenants: Sequence[_Tenant], states: IntArray, totals: IntArray) -> None:
+    def __init__(self, problem: Problem, tenants: Sequence[_Tenant], states: Int64s, totals: Int64s) -> None:
         n_levels = max(len(own.settled) for own in tenants)
         self._gains = np.zeros((2, len(tenants), n_levels, problem.n_steps, len(states)))
         for m, own in enumerate(tenants):
             for table, values in zip(self._gains[:, m], (own.settled, own.changed), strict=True):
                 table[: len(values)] = values[..., states[:, m]]
         self._opening = np.sum([own.opening[states[:, m]] for m, own in enumerate(tenants)], axis=0)
-        self._agreeing = _agreeing(states)
+        self._agreeing = agreeing(states)
 
-        def has_room(taken: IntArray) -> NDArray[np.bool_]:
+        def has_room(taken: Int64s) -> Bools:
             kinds, kind = np.unique(taken, axis=0, return_inverse=True)
-            rooms: NDArray[np.bool_] = np.any(fits_gpu(problem, totals + kinds[:, None]), axis=1)
+            rooms: Bools = np.any(fits_gpu(problem, totals + kinds[:, None]), axis=1)
             return rooms[kind.reshape(-1)]
 
         own_taken = [[counts_of(problem, [it.of] * (it.kind == "runs")) for it in own.statuses] for own in tenants]
@@ -251,9 +248,9 @@ class _Paths:
         masks = list(dict.fromkeys(mask for _, _, mask in spans))
         self._fits = np.stack([fits_gpu(problem, totals + self._running[:, None], mask) for mask in masks])
         n_steps = [end - begin for begin, end, _ in spans]
-        self._mask: IntArray = np.repeat([masks.index(mask) for _, _, mask in spans], n_steps)
+        self._mask: Int64s = np.repeat([masks.index(mask) for _, _, mask in spans], n_steps)
 
-    def best(self, costs: dict[TenantStatus, FloatArray]) -> float:
+    def best(self, costs: dict[TenantStatus, Floats]) -> float:
         """The most that one earns less what its statuses cost; −inf where none leads through.
 
         ``costs`` are ``(n_steps,)`` each; other statuses cannot be had.
@@ -277,13 +274,13 @@ class _Paths:
             self._kind[is_known],
         )
 
-    def has_room(self, counts: Multiset) -> NDArray[np.bool_]:
+    def has_room(self, counts: Multiset) -> Bools:
         """Whether something fits beside retrainings on these profiles alone, by step, ``(n_steps,)``."""
         is_it = (self._running == counts).all(axis=1)
-        rooms: NDArray[np.bool_] = np.any(self._fits[:, is_it], axis=(1, 2))
+        rooms: Bools = np.any(self._fits[:, is_it], axis=(1, 2))
         return rooms[self._mask]
 
-    def _moves(self, pairs: Iterable[tuple[TenantStatus, TenantStatus]]) -> IntArray:
+    def _moves(self, pairs: Iterable[tuple[TenantStatus, TenantStatus]]) -> Int64s:
         """(from, to) of the vectors that differ by one of the pairs, pair by pair, so that several may follow."""
         number = {tuple(vector): v for v, vector in enumerate(self._vectors.tolist())}
         found = [
@@ -295,18 +292,8 @@ class _Paths:
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
-def _agreeing(states: IntArray) -> IntArray:
-    """By subset, the number of each state among those that agree on the tenants outside it, ``(C, K)``."""
-    n_states, n_tenants = states.shape
-    out = np.zeros((1 << n_tenants, n_states), dtype=np.int64)
-    for subset in range(1 << n_tenants):
-        others = [m for m in range(n_tenants) if not subset >> m & 1]
-        out[subset] = np.unique(states[:, others], axis=0, return_inverse=True)[1].reshape(-1) if others else 0
-    return out
-
-
 @compiled
-def _earned(gains: FloatArray, levels: IntArray, s: int, out: FloatArray) -> None:
+def _earned(gains: Floats, levels: Int64s, s: int, out: Floats) -> None:
     """What each state earns in step s by subset at these levels, ``(C, K)``."""
     out[0] = 0.0
     for m in range(len(levels)):
@@ -318,9 +305,7 @@ def _earned(gains: FloatArray, levels: IntArray, s: int, out: FloatArray) -> Non
 
 
 @compiled
-def _changed_to(
-    values: FloatArray, fits: NDArray[np.bool_], agreeing: IntArray, earned: FloatArray, best: FloatArray
-) -> None:
+def _changed_to(values: Floats, fits: Bools, agreeing: Int64s, earned: Floats, best: Floats) -> None:
     """What a step makes of ``values``, ``(K,)``: each state that fits from the best state before it by subset.
 
     ``best`` is scratch, ``(C, K)``.
@@ -338,16 +323,16 @@ def _changed_to(
 
 @compiled
 def _longest_path(
-    gains: FloatArray,
-    opening: FloatArray,
-    agreeing: IntArray,
-    levels: IntArray,
-    ends: IntArray,
-    starts: IntArray,
-    paid: FloatArray,
-    fits: NDArray[np.bool_],
-    mask: IntArray,
-    kind: IntArray,
+    gains: Floats,
+    opening: Floats,
+    agreeing: Int64s,
+    levels: Int64s,
+    ends: Int64s,
+    starts: Int64s,
+    paid: Floats,
+    fits: Bools,
+    mask: Int64s,
+    kind: Int64s,
 ) -> float:
     """The most that a path earns less what it pays; −inf where none leads through.
 

@@ -3,24 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from planner.plan import gap_between
-
-
-class Rule(StrEnum):
-    """What a violation is about: a rule of the design's section 4, or the plan's own consistency."""
-
-    LAYOUT = "rule 1"
-    PROFILE = "rule 2"
-    RETRAINING = "rule 3"
-    MIN_PROFILE = "rule 4"
-    OBJECTIVE = "rule 5"
-    FLOOR = "min_slo_attainment"
-    EPOCHS = "epochs"
-    WARM_UP = "warm-up"
-    SHAPE = "shape"
-    CERTIFICATE = "certificate"
+from planner.plan import Rule, gap_between
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ from planner.policies.ours import Oracle
 from planner.policies.policy import Knows, Policy, Window
 from planner.policies.registry import MIG_POLICIES as POLICIES
 from planner.problem import PhysicalState, Problem
-from planner.verify import verify
-from planner.verify.verification import Rule, Verification
+from planner.verify import Rule, Verification, verify
 from workloads.tenants import accuracy_at_start
 
 CONFIGS = Path(__file__).parents[2] / "configs"

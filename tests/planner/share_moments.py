@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from planner.arrays import Floats
 from planner.policies.shares import QUANTA, Moment, ShareOption, Shares, ShareTenant, Stage
-from planner.problem import FloatArray
 
 STEPS = np.arange(QUANTA + 1, dtype=np.float64)
 
@@ -90,6 +90,6 @@ def moments(draw: st.DrawFn, most_tenants: int = 3) -> Moment:
     )
 
 
-def _rising(draw: st.DrawFn, steps: st.SearchStrategy[int]) -> FloatArray:
+def _rising(draw: st.DrawFn, steps: st.SearchStrategy[int]) -> Floats:
     own = draw(st.lists(steps, min_size=QUANTA, max_size=QUANTA))
     return np.concatenate([[0.0], np.cumsum(own, dtype=np.float64)])

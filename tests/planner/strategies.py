@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement
+from planner.arrays import Floats
 from planner.gains import carry_over_gains
 from planner.problem import (
-    FloatArray,
     HeldInstance,
     InitialState,
     PaperState,
@@ -37,7 +37,7 @@ class Case:
     """A problem, and what its carry-over tables come from: sample paths by tenant, and slack; or min(a, C)."""
 
     bare: Problem
-    paths_rps: tuple[FloatArray, ...] | None
+    paths_rps: tuple[Floats, ...] | None
     slack_s: float
 
     @property

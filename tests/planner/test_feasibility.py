@@ -9,15 +9,12 @@ from windows import tenant, window
 
 from executor.catalogue import gpu_model
 from planner.feasibility import (
-    RULE_LAYOUT,
-    RULE_MIN_PROFILE,
-    RULE_RETRAINING,
     SearchLimitError,
     earliest_retrainings,
     infeasibility,
     required_tenants,
 )
-from planner.plan import Infeasibility
+from planner.plan import Infeasibility, Rule
 from planner.problem import HeldInstance, PhysicalState, Problem, Reconfiguration, RunningRetraining
 from planner.unavailable import Unavailable
 
@@ -37,18 +34,18 @@ def test_a_plain_window_is_feasible() -> None:
 
 def test_a_tenant_without_a_large_enough_profile_is_named() -> None:
     reason = told(window(tenant("a"), tenant("b", capability_rps={"1g.5gb": 1.0}, min_profile="2g.10gb")))
-    assert (reason.tenant, reason.rule) == ("b", RULE_MIN_PROFILE)
+    assert (reason.tenant, reason.rule) == ("b", Rule.MIN_PROFILE)
 
 
 def test_the_first_tenant_whose_minimum_does_not_fit_beside_the_others_is_named() -> None:
     tenants = [tenant(name, min_profile="3g.20gb", retraining_s={}) for name in "abc"]
     assert infeasibility(window(*tenants[:2])) is None
-    assert (told(window(*tenants)).tenant, told(window(*tenants)).rule) == ("c", RULE_MIN_PROFILE)
+    assert (told(window(*tenants)).tenant, told(window(*tenants)).rule) == ("c", Rule.MIN_PROFILE)
 
 
 def test_a_retraining_longer_than_the_window_is_told_with_its_steps() -> None:
     reason = told(window(tenant(retraining_s={"1g.5gb": 9.5, "2g.10gb": 6.5})))
-    assert (reason.tenant, reason.rule) == ("resnet50", RULE_RETRAINING)
+    assert (reason.tenant, reason.rule) == ("resnet50", Rule.RETRAINING)
     assert "10 on 1g.5gb, 7 on 2g.10gb steps, more than the window's 6" in reason.message
 
 
@@ -64,13 +61,13 @@ def test_an_optional_retraining_may_be_too_long() -> None:
 
 def test_a_retraining_that_fits_beside_no_minimum_is_told() -> None:
     reason = told(window(tenant(retraining_s={"7g.40gb": 1.0})))
-    assert (reason.tenant, reason.rule) == ("resnet50", RULE_RETRAINING)
+    assert (reason.tenant, reason.rule) == ("resnet50", Rule.RETRAINING)
 
 
 def test_three_retrainings_that_can_neither_overlap_nor_follow_each_other_are_told() -> None:
     tenants = [tenant(name, retraining_s={"4g.20gb": 3.0}) for name in "abc"]
     assert infeasibility(window(*tenants[:2])) is None
-    assert (told(window(*tenants)).tenant, told(window(*tenants)).rule) == ("c", RULE_RETRAINING)
+    assert (told(window(*tenants)).tenant, told(window(*tenants)).rule) == ("c", Rule.RETRAINING)
 
 
 def test_retrainings_are_scheduled_as_early_as_they_fit() -> None:
@@ -103,7 +100,7 @@ def test_a_running_retraining_takes_room_until_it_ends() -> None:
 def test_a_held_set_below_min_profile_that_cannot_change_yet_is_told() -> None:
     state = PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "resnet50", 0),), (), 2)
     problem = window(tenant(min_profile="2g.10gb", retraining_s={}), model=PHYSICAL, initial=state)
-    assert (told(problem).tenant, told(problem).rule) == ("resnet50", RULE_MIN_PROFILE)
+    assert (told(problem).tenant, told(problem).rule) == ("resnet50", Rule.MIN_PROFILE)
     assert infeasibility(replace(problem, initial=replace(state, next_epoch_step=0))) is None
 
 
@@ -112,7 +109,7 @@ def test_a_minimum_without_a_placement_beside_a_running_retraining_is_told_with_
     state = PhysicalState(retrainings=(RunningRetraining(GPU.placement("2g.10gb@2"), "a", 2),))
     tenants = (tenant("a"), tenant("b", capability_rps={"1g.5gb": 1.0, "4g.20gb": 4.0}, min_profile="4g.20gb"))
     reason = told(window(*tenants, model=PHYSICAL, initial=state))
-    assert (reason.tenant, reason.rule) == ("b", RULE_MIN_PROFILE)
+    assert (reason.tenant, reason.rule) == ("b", Rule.MIN_PROFILE)
     assert "beside those of the tenants before it and the retrainings in progress (2g.10gb@2)" in reason.message
 
 
@@ -145,7 +142,7 @@ def test_a_retraining_in_progress_cannot_move_away() -> None:
     problem = window(tenant(), model=PHYSICAL, initial=state, switch_s=0.0)
     assert infeasibility(replace(problem, unavailable=(Unavailable((4,), 3),))) is None
     reason = told(replace(problem, unavailable=(Unavailable((4,), 2),)))
-    assert (reason.tenant, reason.rule) == ("resnet50", RULE_LAYOUT)
+    assert (reason.tenant, reason.rule) == ("resnet50", Rule.LAYOUT)
     assert "holds 2g.10gb@4 until step 3, but memory slice 4 is not ours from step 2 on" in reason.message
 
 

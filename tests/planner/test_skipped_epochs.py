@@ -13,7 +13,7 @@ from problems import any_physical_problem
 from windows import tenant, window
 
 from planner.engines.physical import path
-from planner.engines.physical.nodes import counted_nodes
+from planner.engines.physical.nodes import nodes_of
 from planner.engines.schedule import WindowFacts
 from planner.problem import Problem, Reconfiguration
 from planner.unavailable import Unavailable
@@ -40,7 +40,7 @@ def check_skipped(
     claim: Claims, problem: Problem, best: float | None, skipped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Claim all that is true of an answer for which epochs were skipped."""
-    n_counted = len(counted_nodes(WindowFacts.of(problem))) * problem.n_steps
+    n_counted = len(nodes_of(WindowFacts.of(problem), is_counted=True)) * problem.n_steps
     monkeypatch.setattr(path, "MAX_NODE_EPOCHS", max(1, int(LIMITS[skipped] * n_counted)))
     plan = PHYSICAL.plan(problem)
     check_answer(claim, PHYSICAL, problem, plan, best, is_proven=False)

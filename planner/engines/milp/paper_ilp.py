@@ -39,13 +39,14 @@ from itertools import chain
 from operator import le
 from typing import Any
 
+import numpy as np
 import pulp
 
 from executor.compiled import working_s
 from executor.mig import Multiset
 from planner.budget import Budget
 from planner.counts import feasible_multisets, large_enough_profiles, tenant_multisets
-from planner.engines.answer import relaxed_bound, require_model, without_plan
+from planner.engines.answer import relaxed_bound, require_model
 from planner.engines.milp.solvers import UNSOLVED, Solver, SolverAnswer, ask, one_of
 from planner.engines.paper.plan import (
     Decisions,
@@ -62,8 +63,8 @@ from planner.engines.paper.static import candidates
 from planner.engines.schedule import Incumbent, WindowFacts, best_of
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration, Retraining, TenantTerms
+from planner.plan import MigPlan, Status, without_plan
+from planner.problem import Problem, Reconfiguration, Retraining, RetrainingOption
 
 ENGINE = "paper-ilp"
 
@@ -288,22 +289,20 @@ class PaperModel:
             max(_most_capacity(problem, m), float(tenant.arrivals_rps.max()) * problem.step_s)
             for m, tenant in enumerate(problem.tenants)
         )
+        numbered = ((config, p, n) for config, own in enumerate(configs) for p, n in enumerate(own))
+
+        def task(name: str, option: RetrainingOption) -> RetrainingTask:
+            steps = {problem.profile_names.index(name): problem.training_steps(option, name) for name in option.time_s}
+            return RetrainingTask(name, steps)
+
         tasks = [
-            [
-                RetrainingTask(
-                    f"{m}_{o}",
-                    {problem.profile_names.index(name): problem.training_steps(option, name) for name in option.time_s},
-                )
-                for o, option in enumerate(tenant.options)
-            ]
+            [task(f"{m}_{o}", option) for o, option in enumerate(tenant.options)]
             for m, tenant in enumerate(problem.tenants)
         ]
         return cls(
             problem=problem,
             configs=tuple(configs),
-            instances=tuple(
-                Instance(config, p) for config, own in enumerate(configs) for p, n in enumerate(own) for _ in range(n)
-            ),
+            instances=tuple(Instance(config, p) for config, p, n in numbered for _ in range(n)),
             unit=most / STEP_REQUESTS,
             worth=max(tenant.weight * max(tenant.accuracies) for tenant in problem.tenants) or 1.0,
             held=[[] for _ in problem.tenants],
@@ -391,7 +390,9 @@ def formulate(model: PaperModel, is_late: Callable[[], bool] = lambda: False) ->
                 _completion(model, task, s)
             goodput.append(_goodput(model, m, s))
     for tenant, tasks in zip(problem.tenants, model.tasks, strict=True):
-        _launch(model, tenant, tasks)
+        if tasks:  # formula 4: one of them starts, once; none or one where that is left open
+            n_starts = pulp.lpSum(z for task in tasks for z in task.starts)
+            model.require(n_starts == 1 if tenant.must_retrain else n_starts <= 1)
         for task in tasks:
             _no_interruption(model, task)
     goodput += [_salvage(model, m) for m, tenant in enumerate(problem.tenants) if tenant.salvage]
@@ -402,10 +403,7 @@ def formulate(model: PaperModel, is_late: Callable[[], bool] = lambda: False) ->
 def _most_capacity(problem: Problem, m: int) -> float:
     """The most requests that any multiset of tenant m's inference can serve in a step."""
     tenant = problem.tenants[m]
-    rates = [tenant.capability_rps.get(name, 0.0) for name in problem.profile_names]
-    return problem.step_s * max(
-        sum(n * rate for n, rate in zip(multiset, rates, strict=True)) for multiset in tenant_multisets(problem, tenant)
-    )
+    return problem.step_s * float(np.max(np.array(tenant_multisets(problem, tenant)) @ problem.rates_rps(tenant)))
 
 
 def _allocation(model: PaperModel, s: int) -> None:
@@ -465,13 +463,6 @@ def _no_interruption(model: PaperModel, task: RetrainingTask) -> None:
             model.require(pulp.lpSum(task.same[s + 1 : end]) >= (n_run - 1) * begins)
             if end < n_steps:
                 model.require(task.runs[end] <= 1 - begins)
-
-
-def _launch(model: PaperModel, tenant: TenantTerms, tasks: Sequence[RetrainingTask]) -> None:
-    """Formula 4: one of the tenant's retraining tasks starts, once; none or one where that is left open."""
-    n_starts = pulp.lpSum(z for task in tasks for z in task.starts)
-    if tasks:
-        model.require(n_starts == 1 if tenant.must_retrain else n_starts <= 1)
 
 
 def _completion(model: PaperModel, task: RetrainingTask, s: int) -> None:
@@ -540,8 +531,7 @@ def _goodput(model: PaperModel, m: int, s: int) -> Expression:
 def _capability(model: PaperModel, m: int, s: int) -> Expression:
     """Formula 10: capability of all that is held, less what a change costs."""
     problem, held = model.problem, model.held[m][s]
-    capability_rps = problem.tenants[m].capability_rps
-    rates = [capability_rps.get(name, 0.0) * problem.step_s / model.unit for name in problem.profile_names]
+    rates = (problem.rates_rps(problem.tenants[m]) * problem.step_s / model.unit).tolist()
     steady = pulp.lpSum(rates[model.instances[i].profile_index] * x for i, x in held.items())
     changed = _changed(model, m, s)
     return steady if changed is None else steady - _loss(model, (m, s), steady, changed)

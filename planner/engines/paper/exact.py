@@ -22,24 +22,15 @@ import numpy as np
 
 from executor.compiled import working_s
 from planner.budget import Budget
-from planner.engines.answer import require_model, without_plan
+from planner.engines.answer import Engine
 from planner.engines.paper.plan import decisions_of, schedule_in, value_of, with_decisions, without_room
 from planner.engines.paper.states import JointStates
-from planner.engines.paper.static import best_beside, improved_schedules, search_of
+from planner.engines.paper.static import best_beside, schedules_to_try
 from planner.engines.paper.statuses import StatusRelaxation, from_prices
-from planner.engines.prices import Descent, InstancePrices, Subgradient
-from planner.engines.schedule import (
-    Incumbent,
-    Schedule,
-    WindowFacts,
-    above,
-    earliest_schedule,
-    schedule_of,
-    with_retraining,
-)
-from planner.feasibility import infeasibility
-from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration, Retraining
+from planner.engines.prices import InstancePrices, Subgradient
+from planner.engines.schedule import Incumbent, Schedule, WindowFacts, above, earliest_schedule, with_retraining
+from planner.plan import MigPlan, Status, without_plan
+from planner.problem import Reconfiguration, Retraining
 
 ENGINE = "exact"
 
@@ -83,38 +74,31 @@ _MOST_VALUED = 5_000
 """Schedules enumerated where no budget says otherwise, about ten seconds with four tenants."""
 
 
-def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
+def _exact(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float) -> MigPlan:
     """The best plan of a ``paper`` problem that is found, with its gap: none where it is proven best.
 
     Args:
-        problem: A ``paper`` problem.
+        facts: The problem.
         budget: ``time_limit_s`` ends the search with the best plan so far and its bound;
             ``max_nodes`` counts the schedules that are valued one by one. A proof is always looked for:
             ``rel_gap`` is not used.
         initial: A plan of an earlier solve; the search begins with it where it still is one.
-
-    Raises:
-        EngineError: The problem is not ``paper``.
+        started_s: When the solve began.
     """
-    started_s = working_s()
-    require_model(problem, Reconfiguration.PAPER, ENGINE)
-    reason = infeasibility(problem)
-    if reason is not None:
-        return without_plan(problem, Status.INFEASIBLE, ENGINE, started_s, infeasibility=reason)
-    limit_s = (budget or Budget()).time_limit_s
+    problem, limit_s = facts.problem, budget.time_limit_s
 
     def is_over(share: float = 1.0) -> bool:
         return limit_s is not None and working_s() - started_s >= share * limit_s
 
-    joint, valued = JointStates(WindowFacts.of(problem)), dict[Schedule, float]()
+    joint, valued = JointStates(facts), dict[Schedule, float]()
     for schedule in _starts(joint, initial):
         if schedule not in valued:
             valued[schedule] = joint.value(schedule)
         if max(valued.values()) > -np.inf and is_over(_START_SHARE):
             break
     statuses = _relaxation(joint, max(valued.values(), default=-np.inf), is_over)
-    most_sweeps = _MOST_SWEEPS if limit_s is None else None
-    search = ScheduleSearch(joint, statuses, valued, is_over, most_sweeps, (budget or Budget()).max_nodes)
+    most_sweeps = _MOST_SWEEPS if limit_s is None else np.inf
+    search = ScheduleSearch(joint, statuses, valued, is_over, most_sweeps, budget.max_nodes)
     found = search.run()
     if np.isneginf(found.bound):
         return without_room(problem, ENGINE, started_s)
@@ -130,21 +114,22 @@ def solve_exact(problem: Problem, budget: Budget | None = None, initial: MigPlan
     return replace(plan, certificate=statuses.certificate())
 
 
+solve_exact = Engine(Reconfiguration.PAPER, ENGINE, _exact)
+"""The best plan of a ``paper`` problem."""
+
+
 def _starts(joint: JointStates, initial: MigPlan | None) -> Iterator[Schedule]:
     """The earlier plan's schedule, the earliest one, and those of greedy, each made when it is asked for."""
     decisions = None if initial is None else decisions_of(joint.problem, initial)
     known = (None if decisions is None else schedule_in(decisions), earliest_schedule(joint.problem))
     yield from (schedule for schedule in known if schedule is not None)
-    yield from improved_schedules(joint)
-    static = search_of(joint.facts).run()
-    if static is not None:
-        yield schedule_of(static.answer[1])
+    yield from schedules_to_try(joint)
 
 
 def _relaxation(joint: JointStates, lower: float, is_over: Callable[[], bool]) -> StatusRelaxation:
     """The relaxation, from multipliers that prices of instances imply; ``lower`` is the best plan's value."""
     dual = InstancePrices(joint.facts)
-    descent = Subgradient(dual, np.zeros(dual.shape), Descent())
+    descent = Subgradient(dual, np.zeros(dual.shape))
     # Without a plan to aim at, half of the first bound will do.
     descent.run(lower if np.isfinite(lower) else 0.0, _PRICE_ROUNDS, is_over)
     dual(descent.prices)
@@ -159,7 +144,7 @@ class ScheduleSearch:
         statuses: Its relaxation.
         valued: Schedules with their values to begin with; all others that are valued are added.
         is_over: Whether time is up.
-        most_sweeps: ``None`` to sweep as long as that lowers the bound.
+        most_sweeps: Sweeps at most; ∞ to sweep as long as that lowers the bound.
         most_valued: Schedules to value in the end; ``None`` for the default.
 
     Attributes:
@@ -172,16 +157,14 @@ class ScheduleSearch:
         statuses: StatusRelaxation,
         valued: dict[Schedule, float],
         is_over: Callable[[], bool],
-        most_sweeps: int | None = None,
+        most_sweeps: float = np.inf,
         most_valued: int | None = None,
     ) -> None:
         self._joint, self._statuses, self._actors = joint, statuses, joint.facts.actors
         self._valued, self._is_over = valued, is_over
-        self._best: Incumbent[Schedule] = Incumbent(-np.inf, ())
-        for schedule, value in valued.items():
-            if value > self._best.value:
-                self._best = Incumbent(value, schedule)
-        self._most_sweeps = np.inf if most_sweeps is None else most_sweeps
+        known = (Incumbent(value, schedule) for schedule, value in valued.items())
+        self._best: Incumbent[Schedule] = max(known, key=lambda one: one.value, default=Incumbent(-np.inf, ()))
+        self._most_sweeps = most_sweeps
         self._most_valued = _MOST_VALUED if most_valued is None else most_valued
         self.n_sweeps = 0
         self._pairs: deque[tuple[int, ...]] = deque(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from executor.compiled import compiled
-from planner.engines.arrays import Floats, Int64s, Ints
+from planner.arrays import Floats, Int64s, Ints
 
 
 @compiled

@@ -7,7 +7,7 @@ decoded decision, never taken from a solver.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,11 +15,19 @@ import numpy as np
 
 from executor.mig import Multiset
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
-from planner.engines.answer import with_plan, without_plan
-from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start
-from planner.feasibility import RULE_RETRAINING
-from planner.plan import Infeasibility, InferenceSpan, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import Problem, Retraining, TenantTerms
+from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start, profiles_at
+from planner.plan import (
+    Infeasibility,
+    InferenceSpan,
+    MigPlan,
+    RetrainingSpan,
+    Rule,
+    Status,
+    TenantSchedule,
+    with_plan,
+    without_plan,
+)
+from planner.problem import Problem, Retraining
 from planner.unavailable import slices_text
 
 
@@ -38,12 +46,6 @@ Decisions = tuple[TenantDecision, ...]
 def schedule_in(decisions: Sequence[TenantDecision]) -> Schedule:
     """The retrainings that the decisions start."""
     return tuple(decision.retraining for decision in decisions if decision.retraining is not None)
-
-
-def running_at(problem: Problem, schedule: Iterable[Retraining | None], step: int) -> Multiset:
-    """The multiset that the retrainings hold in ``step``."""
-    running = (run.profile for run in schedule if run is not None and run.start_step <= step < run.end_step)
-    return multiset_of(problem, tuple(running))
 
 
 def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
@@ -83,7 +85,7 @@ def broken_rule(problem: Problem, decisions: Sequence[TenantDecision]) -> str | 
     for begin, end, mask in problem.unavailable_spans:
         feasible = set(feasible_multisets(problem.gpu, problem.profile_names, mask))
         for step in range(begin, end):
-            running = running_at(problem, (decision.retraining for decision in decisions), step)
+            running = multiset_of(problem, profiles_at(schedule_in(decisions), step))
             total = tuple(map(sum, zip(*by_step[step], running, strict=True)))
             if total not in feasible:
                 beside = f" beside {slices_text(mask)}, not ours," if mask else ""
@@ -115,16 +117,19 @@ def with_decisions(
 def without_room(problem: Problem, engine: str, started_s: float) -> MigPlan:
     """The answer where no schedule of the required retrainings has room."""
     text = "no schedule of the required retrainings fits beside every tenant's min_profile"
-    reason = Infeasibility(None, RULE_RETRAINING, text)
+    reason = Infeasibility(None, Rule.RETRAINING, text)
     return without_plan(problem, Status.INFEASIBLE, engine, started_s, infeasibility=reason)
 
 
 def schedules_of(problem: Problem, decisions: Sequence[TenantDecision]) -> tuple[TenantSchedule, ...]:
     """The decisions as a plan's schedules."""
-    return tuple(
-        TenantSchedule(tenant.name, _spans(problem, decision.held), _retraining_span(tenant, decision.retraining))
-        for tenant, decision in zip(problem.tenants, decisions, strict=True)
-    )
+    found = []
+    for tenant, decision in zip(problem.tenants, decisions, strict=True):
+        run, span = decision.retraining, None
+        if run is not None:
+            span = RetrainingSpan(run.profile, run.start_step, run.end_step, tenant.ending_names[run.level])
+        found.append(TenantSchedule(tenant.name, _spans(problem, decision.held), span))
+    return tuple(found)
 
 
 def _spans(problem: Problem, held: Sequence[Multiset]) -> tuple[InferenceSpan, ...]:
@@ -134,12 +139,6 @@ def _spans(problem: Problem, held: Sequence[Multiset]) -> tuple[InferenceSpan, .
         spans.append(InferenceSpan(first, last, profiles_of(problem, multiset)))
         first = last
     return tuple(spans)
-
-
-def _retraining_span(tenant: TenantTerms, run: Retraining | None) -> RetrainingSpan | None:
-    if run is None:
-        return None
-    return RetrainingSpan(run.profile, run.start_step, run.end_step, tenant.options[run.level - 1].name)
 
 
 def decisions_of(problem: Problem, plan: MigPlan) -> Decisions | None:
@@ -173,7 +172,6 @@ def _read(problem: Problem, plan: MigPlan) -> Decisions | str:
 
 def _decision(problem: Problem, m: int, schedule: TenantSchedule) -> TenantDecision | str:
     tenant, retraining = problem.tenants[m], schedule.retraining
-    option_names = [option.name for option in tenant.options]
     used = {name for span in schedule.inference for name in span.profiles}
     used |= set() if retraining is None else {retraining.profile}
     if foreign := used - set(problem.profile_names):
@@ -185,8 +183,8 @@ def _decision(problem: Problem, m: int, schedule: TenantSchedule) -> TenantDecis
         held += [multiset_of(problem, span.profiles)] * (span.to_step - span.from_step)
     if retraining is None:
         return TenantDecision(tuple(held), None)
-    if retraining.option not in option_names:
+    if retraining.option not in tenant.ending_names[1:]:
         return f"it retrains {tenant.name} by {retraining.option!r}, which is none of its options"
-    level = 1 + option_names.index(retraining.option)
+    level = tenant.level_of(retraining.option)
     run = Retraining(m, level, retraining.profile, retraining.start_step, retraining.end_step)
     return TenantDecision(tuple(held), run)

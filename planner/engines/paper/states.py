@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from executor.mig import Multiset
+from planner.arrays import Floats, Int64s, Ints, agreeing
 from planner.counts import codes_fit, codes_of, codes_of_states, joint_states, multiset_of, tenant_multisets
-from planner.engines.arrays import Floats, Int64s, Ints
 from planner.engines.paper.kernel import along
 from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
 from planner.engines.schedule import Schedule, WindowFacts, profiles_at
@@ -43,7 +43,7 @@ class JointStates:
         self.problem = problem = facts.problem
         self.multisets = [tenant_multisets(problem, tenant) for tenant in problem.tenants]
         self.states = joint_states(problem)
-        self.group = _groups(self.states)
+        self.group = agreeing(self.states).astype(np.int32)
         self.steady, self.loss = self._gains()
         self._codes = codes_of_states(problem, self.states)
         self._fitting: dict[tuple[Multiset, int], Ints] = {}
@@ -150,14 +150,3 @@ class JointStates:
                 steady[m, level] = table.steady[known][:, own]
                 loss[m, level] = steady[m, level] - table.changed[known][:, own]
         return steady, loss
-
-
-def _groups(states: Int64s) -> Ints:
-    """By subset of tenants that change: each state's number among those that agree on the others, ``(2^M, K)``."""
-    n_states, n_tenants = states.shape
-    out = np.zeros((1 << n_tenants, n_states), dtype=np.int32)
-    for subset in range((1 << n_tenants) - 1):
-        stay = [m for m in range(n_tenants) if not subset >> m & 1]
-        _, number = np.unique(states[:, stay], axis=0, return_inverse=True)
-        out[subset] = number.reshape(-1)
-    return out

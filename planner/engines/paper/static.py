@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Bools, Floats
+from planner.budget import Budget
 from planner.counts import codes_fit, codes_of, codes_of_states, joint_states, multiset_of, tenant_multisets
-from planner.engines.arrays import Bools, Floats
+from planner.engines.answer import Engine, relaxed_bound
 from planner.engines.paper.plan import (
     Decisions,
     TenantDecision,
@@ -33,13 +35,15 @@ from planner.engines.schedule import (
     Schedule,
     WindowFacts,
     best_of,
+    by_stage,
     earliest_schedule,
     profiles_at,
     schedule_of,
+    sums_along,
     with_retraining,
 )
-from planner.engines.static import QuickEngine, StaticSearch
-from planner.plan import MigPlan
+from planner.engines.static import StaticSearch
+from planner.plan import MigPlan, Status, without_plan
 from planner.problem import Reconfiguration, Retraining
 
 if TYPE_CHECKING:
@@ -52,12 +56,12 @@ MAX_SWEEPS = 5
 """Rounds over the tenants; three are rarely needed."""
 
 
-def _static(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
-    del initial
-    problem, search = facts.problem, search_of(facts)
+def _static(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float) -> MigPlan:
+    del budget, initial
+    problem, search, bound = facts.problem, search_of(facts), relaxed_bound(facts)
     found = search.run()
     if found is None:
-        return None
+        return without_plan(problem, Status.TIMEOUT, "static", started_s, bound)
     layout, placed = found.answer
     runs = {run.tenant: run for run, _ in placed}
     held = [tenant_multisets(problem, t)[search.holdings[layout, m]] for m, t in enumerate(problem.tenants)]
@@ -66,19 +70,21 @@ def _static(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s
     return with_decisions(problem, best, max(best.value, bound), "static", started_s, (*search.work.items(),))
 
 
-def _greedy(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
+def _greedy(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float) -> MigPlan:
     from planner.engines.paper.states import JointStates  # noqa: PLC0415 (brings in numba, which static does without)
 
-    joint = JointStates(facts)
+    del budget
+    joint, bound = JointStates(facts), relaxed_bound(facts)
     best = best_of(candidates(joint, initial))
-    work = (("states", joint.n_states),)
-    return None if best is None else with_decisions(facts.problem, best, bound, "greedy", started_s, work)
+    if best is None:
+        return without_plan(facts.problem, Status.TIMEOUT, "greedy", started_s, bound)
+    return with_decisions(facts.problem, best, bound, "greedy", started_s, (("states", joint.n_states),))
 
 
-solve_static = QuickEngine(Reconfiguration.PAPER, "static", _static)
+solve_static = Engine(Reconfiguration.PAPER, "static", _static)
 """The best static plan."""
 
-solve_greedy = QuickEngine(Reconfiguration.PAPER, "greedy", _greedy)
+solve_greedy = Engine(Reconfiguration.PAPER, "greedy", _greedy)
 """A plan no worse than that of ``static``; the earlier one where that is the better."""
 
 
@@ -108,19 +114,24 @@ def search_of(facts: WindowFacts) -> StaticSearch[str]:
 
 def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[Decisions]]:
     """The plans that greedy knows, each with its value recomputed from its decisions."""
-    schedules, facts = schedules_to_try(joint), joint.facts
-    found = [] if initial is None else [decisions_of(facts.problem, initial)]
-    found[:0] = [joint.path(max(schedules, key=joint.value))] if schedules else []
+    facts, best = joint.facts, max(dict.fromkeys(schedules_to_try(joint)), key=joint.value, default=None)
+    found = [] if best is None else [joint.path(best)]
+    found += [] if initial is None else [decisions_of(facts.problem, initial)]
     return [Incumbent(value_of(facts, own), own) for own in found if own is not None]
 
 
-def schedules_to_try(joint: JointStates) -> list[Schedule]:
-    """Schedules of all required retrainings that look good; some may leave a step without room."""
+def schedules_to_try(joint: JointStates) -> Iterator[Schedule]:
+    """Schedules of all required retrainings that look good, each made when it is asked for.
+
+    Some may leave a step without room.
+    """
+    yield from _improved_schedules(joint)
     static = search_of(joint.facts).run()
-    return [*dict.fromkeys([*improved_schedules(joint), *([schedule_of(static.answer[1])] if static else [])])]
+    if static is not None:
+        yield schedule_of(static.answer[1])
 
 
-def improved_schedules(joint: JointStates) -> Iterator[Schedule]:
+def _improved_schedules(joint: JointStates) -> Iterator[Schedule]:
     """Schedules of all required retrainings that were moved in their turn until none improved, order by order."""
     tenants = joint.problem.tenants
     movers = [m for m, tenant in enumerate(tenants) if tenant.options]
@@ -141,14 +152,13 @@ def improved_schedules(joint: JointStates) -> Iterator[Schedule]:
 
 def best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | None:
     """Where tenant m's retraining is worth most by per-step maxima beside the others; ``None`` if nowhere."""
-    sums = _sums(joint, others, m, 0)
+    before = _sums(joint, others, m, 0)
     best_value, best = -np.inf, None
-    if None in joint.facts.choices[m] and not sums[1, -1]:
-        best_value = sums[0, -1] + joint.problem.tenants[m].salvages[0]
+    if None in joint.facts.choices[m] and not before[1, -1]:
+        best_value = before[0, -1] + joint.problem.tenants[m].salvages[0]
     for way in joint.facts.ways(m):
-        n, during, after = way.n_steps, _sums(joint, others, m, 0, way.profile), _sums(joint, others, m, way.level)
-        worth, n_void = sums[:, :-n] + during[:, n:] - during[:, :-n] + after[:, -1:] - after[:, n:]
-        values = np.where(n_void > 0, -np.inf, worth + joint.facts.added(way))
+        during, after = _sums(joint, others, m, 0, way.profile), _sums(joint, others, m, way.level)
+        values = by_stage(way.n_steps, before, during, after) + joint.facts.added(way)
         start = int(values.argmax())
         if values[start] > best_value:
             best_value, best = values[start], way.at(start)
@@ -156,17 +166,11 @@ def best_beside(joint: JointStates, others: Schedule, m: int) -> Retraining | No
 
 
 def _sums(joint: JointStates, others: Schedule, m: int, level: int, *running: str) -> Floats:
-    """Per-step maxima before each step, with tenant m at ``level`` and what it retrains on beside the others.
-
-    The second row counts the steps in which nothing fits, left out of the first, ``(2, n_steps + 1)``.
-    """
-    n_steps = joint.problem.n_steps
+    """``sums_along`` with tenant m at ``level`` and what it retrains on beside the others."""
+    n_steps, maxima = joint.problem.n_steps, list[Floats]()
     borders = sorted({0, n_steps, *(step for run in others for step in (run.start_step, run.end_step))})
-    sums = np.zeros((2, n_steps + 1))
     for begin, end in pairwise(borders):
         levels = {run.tenant: run.level for run in others if run.end_step <= begin} | {m: level}
         by_tenant = tuple(levels.get(tenant, 0) for tenant in range(len(joint.multisets)))
-        maxima = joint.step_maxima((*profiles_at(others, begin), *running), by_tenant)[begin:end]
-        is_void = np.isneginf(maxima)
-        sums[:, begin + 1 : end + 1] = np.where(is_void, 0.0, maxima), is_void
-    return sums.cumsum(axis=1)
+        maxima.append(joint.step_maxima((*profiles_at(others, begin), *running), by_tenant)[begin:end])
+    return sums_along(np.concatenate(maxima))

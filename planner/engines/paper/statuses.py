@@ -23,9 +23,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.paper.states import JointStates
-from planner.engines.paper.sweeps import Blocks, Schedules, Sweep, pay_schedules, sweep_back, sweep_forth
+from planner.engines.paper.sweeps import Blocks, Moves, Schedules, Sweep, pay_schedules, sweep_back, sweep_forth
 from planner.engines.prices import rounded
 from planner.engines.schedule import Schedule
 from planner.plan import StatusCertificate, TenantStatus
@@ -275,9 +275,6 @@ def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:
     )
     entry = np.full((len(vectors.vectors), joint.n_states), -1, dtype=np.int64)
     entry[vector, state] = np.arange(len(state))
-    ends, starts = (np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in (vectors.ends(), vectors.starts()))
-    end_entries, end_bounds = _entry_pairs(entry, ends)
-    start_entries, start_bounds = _entry_pairs(entry, starts)
     held = np.array([np.unique(own, return_inverse=True)[1] for own in joint.states.T], dtype=np.int32)
     raised, owned, raised_bounds, n_groups = _groups(joint, states, held)
     earned, opening = np.zeros((joint.problem.n_steps, len(state))), joint.opening[state]
@@ -291,29 +288,27 @@ def blocks_of(joint: JointStates, vectors: StatusVectors) -> Blocks:
     return Blocks(
         members=members,
         entries=entries,
+        vector=vector,
         raised=raised,
         owned=owned,
         raised_bounds=raised_bounds,
         n_groups=n_groups,
         levels=vectors.levels,
-        ends=ends,
-        starts=starts,
-        end_entries=end_entries,
-        end_bounds=end_bounds,
-        start_entries=start_entries,
-        start_bounds=start_bounds,
+        ends=_moves(entry, vectors.ends()),
+        starts=_moves(entry, vectors.starts()),
         earned=earned,
         opening=opening,
         lost=_lost(joint, held),
     )
 
 
-def _entry_pairs(entry: Int64s, pairs: Int64s) -> tuple[Int64s, Int64s]:
-    """For each pair of vectors the pairs of their entries with the same state, and where each pair's begin."""
+def _moves(entry: Int64s, found: Sequence[tuple[int, int]]) -> Moves:
+    """The moves between these pairs of vectors; ``entry`` is that of each vector and state, −1 for none, ``(Σ, K)``."""
+    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
     both = (entry[pairs] >= 0).all(axis=1)
     number, state = np.nonzero(both)
-    found = np.stack([entry[pairs[number, 0], state], entry[pairs[number, 1], state]], axis=1)
-    return found, np.concatenate([[0], np.cumsum(both.sum(axis=1))]).astype(np.int64)
+    entries = np.stack([entry[pairs[number, 0], state], entry[pairs[number, 1], state]], axis=1)
+    return Moves(pairs, entries, np.concatenate([[0], np.cumsum(both.sum(axis=1))]).astype(np.int64))
 
 
 def _lost(joint: JointStates, held: Ints) -> Floats:

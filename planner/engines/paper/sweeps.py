@@ -46,7 +46,21 @@ from typing import NamedTuple
 import numpy as np
 
 from executor.compiled import compiled
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.arrays import Bools, Floats, Int64s, Ints
+
+
+class Moves(NamedTuple):
+    """Changes of statuses from one vector to another, while a state is held.
+
+    Attributes:
+        vectors: The vector after each and that before, ``(n, 2)``.
+        entries: Their entries, one move after the other, likewise.
+        bounds: Those of move i are ``entries[bounds[i]:bounds[i + 1]]``.
+    """
+
+    vectors: Int64s
+    entries: Int64s
+    bounds: Int64s
 
 
 class Blocks(NamedTuple):
@@ -55,18 +69,15 @@ class Blocks(NamedTuple):
     Attributes:
         members: The vectors of block i are ``members[i]`` … ``members[i + 1]``.
         entries: Its entries begin at ``entries[i]``.
+        vector: Of each entry, ``(n_entries,)``.
         raised: By block and subset, one after the other: for each group of the subset without its
             highest tenant, the group of the subset that it belongs to.
         owned: Likewise, what that tenant holds in the group, by its number among what it may hold in any state.
         raised_bounds: Those of block i and subset c begin at ``raised_bounds[i, c]``, ``(n_blocks, C + 1)``.
         n_groups: Groups of agreeing states; of the empty subset each state is one, ``(n_blocks, C)``.
         levels: Of each vector by tenant, ``(M, Σ)``.
-        ends: Of a retraining: the vector after it and that before; a vector's own come after those into it, ``(n, 2)``.
-        starts: Of any number of retrainings, likewise.
-        end_entries: The entries after and before an end, one end after the other, ``(n, 2)``.
-        end_bounds: Those of end i are ``end_entries[end_bounds[i]:end_bounds[i + 1]]``.
-        start_entries: Likewise of starts.
-        start_bounds: Likewise.
+        ends: Of one retraining each; a vector's own come after those into it.
+        starts: Of any number of retrainings each.
         earned: What each entry earns in each step where nothing changes, ``(n_steps, n_entries)``.
         opening: What it earns in step 0, ``(n_entries,)``.
         lost: How much less a changed multiset earns by tenant, level and number, ``(n_steps, M, n_levels, n_held)``.
@@ -74,17 +85,14 @@ class Blocks(NamedTuple):
 
     members: Int64s
     entries: Int64s
+    vector: Int64s
     raised: Ints
     owned: Ints
     raised_bounds: Int64s
     n_groups: Ints
     levels: Ints
-    ends: Int64s
-    starts: Int64s
-    end_entries: Int64s
-    end_bounds: Int64s
-    start_entries: Int64s
-    start_bounds: Int64s
+    ends: Moves
+    starts: Moves
     earned: Floats
     opening: Floats
     lost: Floats
@@ -132,8 +140,12 @@ class Sweep(NamedTuple):
     back: Floats
 
 
+Scratch = tuple[Floats, Floats, Floats]
+"""What :func:`_scratch_of` makes."""
+
+
 @compiled
-def _scratch_of(blocks: Blocks) -> tuple[Floats, Floats, Floats]:
+def _scratch_of(blocks: Blocks) -> Scratch:
     """Scratch for the steps: values, a block's groups by subset, and losses."""
     n_states = n_most = 0
     for block in range(len(blocks.members) - 1):
@@ -221,54 +233,49 @@ def _all_changed(
 @compiled
 def _pay(blocks: Blocks, prices: Floats, values: Floats) -> None:
     """Take each vector's price, ``(Σ,)``, off its entries."""
-    for block in range(len(blocks.members) - 1):
-        first, begin = blocks.members[block], blocks.entries[block]
-        n = blocks.members[block + 1] - first
-        for j in range(blocks.n_groups[block, 0]):
-            for i in range(n):
-                values[begin + j * n + i] -= prices[first + i]
+    for entry in range(len(values)):
+        values[entry] -= prices[blocks.vector[entry]]
 
 
 @compiled
-def _step(
-    blocks: Blocks, s: int, prices: Floats, before: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
-) -> None:
+def _follow(moves: Moves, e: int, is_back: bool, values: Floats, out: Floats) -> None:
+    """Raise what is at the end of a move, its beginning where it goes back, to the value at its other side."""
+    to, source = (1, 0) if is_back else (0, 1)
+    for i in range(moves.bounds[e], moves.bounds[e + 1]):
+        at = moves.entries[i, to]
+        out[at] = max(out[at], values[moves.entries[i, source]])
+
+
+@compiled
+def _step(blocks: Blocks, s: int, prices: Floats, before: Floats, scratch: Scratch, out: Floats) -> None:
     """The values of step s, its prices paid, from those of the step before; −inf where nothing leads.
 
     ``prices`` are those of the steps from s − 1 on, ``(≥ 2, Σ)``; ∞ where a vector is not possible.
     """
-    earned, best, losses = scratch
-    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    (earned, best, losses), ends, starts = scratch, blocks.ends.vectors, blocks.starts.vectors
     is_live, is_possible = np.isfinite(prices[0]), np.isfinite(prices[1])
     earned[:] = before
     for e in range(len(ends)):
         if is_live[ends[e, 1]]:
             is_live[ends[e, 0]] = True
-            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
-                to, source = end_entries[i]
-                earned[to] = max(earned[to], earned[source])
+            _follow(blocks.ends, e, False, earned, earned)
     _all_changed(blocks, s, is_live, False, earned, best, losses)
     earned += blocks.earned[s]
     out[:] = earned
     # Starting changes no level, so that what is earned on the way does not depend on who starts.
     for e in range(len(starts)):
         if is_possible[starts[e, 0]] and is_live[starts[e, 1]]:
-            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
-                to, source = start_entries[i]
-                out[to] = max(out[to], earned[source])
+            _follow(blocks.starts, e, False, earned, out)
     _pay(blocks, prices[1], out)
 
 
 @compiled
-def _step_back(
-    blocks: Blocks, s: int, prices: Floats, after: Floats, scratch: tuple[Floats, Floats, Floats], out: Floats
-) -> None:
+def _step_back(blocks: Blocks, s: int, prices: Floats, after: Floats, scratch: Scratch, out: Floats) -> None:
     """The best of the steps from s on by what is held in the step before, from ``after``, that of the steps after s.
 
     ``prices`` as in ``step``; −inf where nothing leads on.
     """
-    earned, best, losses = scratch
-    ends, starts, end_entries, start_entries = blocks.ends, blocks.starts, blocks.end_entries, blocks.start_entries
+    (earned, best, losses), ends, starts = scratch, blocks.ends.vectors, blocks.starts.vectors
     is_possible = np.isfinite(prices[1])
     is_live = is_possible.copy()  # what leads to a possible one joins them
     earned[:] = after
@@ -278,29 +285,21 @@ def _step_back(
     for e in range(len(starts)):
         if is_possible[starts[e, 0]]:
             is_live[starts[e, 1]] = True
-            for i in range(blocks.start_bounds[e], blocks.start_bounds[e + 1]):
-                to, source = start_entries[i]
-                out[source] = max(out[source], earned[to])
+            _follow(blocks.starts, e, True, earned, out)
     _all_changed(blocks, s, is_live, True, out, best, losses)
     for e in range(len(ends) - 1, -1, -1):
         if is_live[ends[e, 0]]:
             is_live[ends[e, 1]] = True
-            for i in range(blocks.end_bounds[e], blocks.end_bounds[e + 1]):
-                to, source = end_entries[i]
-                out[source] = max(out[source], out[to])
+            _follow(blocks.ends, e, True, out, out)
 
 
 @compiled
 def _vector_tops(blocks: Blocks, forth: Floats, back: Floats, out: Floats) -> None:
     """The best path through each vector, ``(Σ,)``."""
     out[:] = -np.inf
-    for block in range(len(blocks.members) - 1):
-        first = blocks.members[block]
-        n = blocks.members[block + 1] - first
-        for j in range(blocks.n_groups[block, 0]):
-            at = blocks.entries[block] + j * n
-            for i in range(n):
-                out[first + i] = max(out[first + i], forth[at + i] + back[at + i])
+    for entry in range(len(forth)):
+        v = blocks.vector[entry]
+        out[v] = max(out[v], forth[entry] + back[entry])
 
 
 @compiled

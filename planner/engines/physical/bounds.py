@@ -15,20 +15,21 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cache, lru_cache
+from itertools import pairwise, product
 
 import numpy as np
 
-from planner.engines.arrays import Floats, Int64s
+from planner.arrays import Floats, Int64s
 from planner.engines.physical.path import HeldSetPath
-from planner.engines.schedule import Schedule, WindowFacts
+from planner.engines.schedule import Schedule, WindowFacts, by_stage, schedule_of, sums_along
 from planner.problem import Retraining
 
 MAX_STEPS = 300
 """Above this many steps the tables of all intervals (steps² each) cost more than they save."""
 
 _MOST_KEPT = 8_000_000
-"""Numbers in the tables by levels that are kept: 64 MB."""
+"""Numbers in the tables by levels that are kept, about: 64 MB."""
 
 _MOST_SUMS = 500_000
 """Steps in the sums by stage that are kept: 8 MB."""
@@ -74,15 +75,18 @@ class Bounds:
     Args:
         facts: The problem.
         paths: The best paths on counts.
+
+    Attributes:
+        maxima: By stage, the most that can be earned in each step in it, ``(n_steps,)``.
     """
 
     def __init__(self, facts: WindowFacts, paths: HeldSetPath) -> None:
         self._facts = facts
         self._paths = paths
         self._tables: dict[Stage, Floats] = {}
-        self._maxima: dict[Stage, Floats] = {}
-        self._by_levels: dict[tuple[int | None, ...], tuple[Floats, Floats]] = {}
-        self._sums: dict[tuple[Schedule, int, tuple[object, ...], frozenset[int]], tuple[Floats, Floats]] = {}
+        self.maxima = cache(self._most_by_step)
+        self._totals = lru_cache(max(1, _MOST_KEPT // (facts.n_steps * len(paths.nodes))))(self._totals_at)
+        self._kept_sums: dict[tuple[Schedule, int, tuple[object, ...], frozenset[int]], Floats] = {}
 
     def tabulate(self, stages: Iterable[Stage], pool: Executor, is_over: Callable[[], bool]) -> bool:
         """Make the stages' tables, side by side; whether that was done before time was up."""
@@ -95,12 +99,7 @@ class Bounds:
 
     def stages(self, pairs: Iterable[Ways]) -> set[Stage]:
         """The stages that schedules of these ways go through."""
-        return {
-            self._stage((), ((first, i), (second, j)))
-            for first, second in pairs
-            for i in range(3 if first else 1)
-            for j in range(3 if second else 1)
-        }
+        return {stage for pair in pairs for stage in self._stages(*pair).values()}
 
     def of_pair(self, pairs: Iterable[Ways] | None = None) -> Iterator[BoundedSchedules]:
         """All schedules where at most two tenants are actors, or those of these ways; by way to retrain."""
@@ -122,17 +121,12 @@ class Bounds:
 
         Per-step maxima without change costs. ``waiting`` tenants have not been decided yet and are relaxed.
         """
-        n_steps = self._facts.n_steps
         beyond = self._added_by(others, way, tenant, waiting)
-        fixed = (*others, *(retraining for retraining, _ in self._facts.running))
-        states = range(3 if way else 1)
-        sums, voids = zip(*(self._sums_along(fixed, way, tenant, state, waiting) for state in states), strict=True)
-        if way is None:
-            return np.where(voids[0][n_steps:] > 0, -np.inf, sums[0][n_steps:] + beyond)
-        start = self._starts(way)
-        end = start + way.n_steps
-        bounds, n_void = (s[0][start] + s[1][end] - s[1][start] + s[2][n_steps] - s[2][end] for s in (sums, voids))
-        return np.where(n_void > 0, -np.inf, bounds + beyond + self._facts.added(way))
+        fixed = (*others, *schedule_of(self._facts.running))
+        before, *later = (self._sums(fixed, way, tenant, state, waiting) for state in range(3 if way else 1))
+        if way is None:  # it waits throughout
+            return by_stage(0, before, before, before)[-1:] + beyond
+        return by_stage(way.n_steps, before, *later) + beyond + self._facts.added(way)
 
     def _added_by(self, others: Schedule, way: Retraining | None, tenant: int, waiting: Container[int]) -> float:
         """What ``added`` says of all but the tenant's way; ``waiting`` tenants are relaxed: the most salvage."""
@@ -144,78 +138,52 @@ class Bounds:
         own = (terms.salvages[0] for terms in facts.problem.tenants)
         return sum(settled.get(m, relaxed.get(m, none)) for m, none in enumerate(own))
 
-    def maxima(self, stage: Stage) -> Floats:
-        """The most that can be earned in each step in a stage, ``(n_steps,)``."""
-        if stage not in self._maxima:
-            self._maxima[stage] = self._paths.step_maxima(stage.busy, *self._totals(stage.levels))
-        return self._maxima[stage]
+    def _most_by_step(self, stage: Stage) -> Floats:
+        return self._paths.step_maxima(stage.busy, *self._totals(stage.levels))
 
-    def _totals(self, levels: tuple[int | None, ...]) -> tuple[Floats, Floats]:
+    def _totals_at(self, levels: tuple[int | None, ...]) -> tuple[Floats, Floats]:
         """What columns have earned before each step at these levels, and held sets in each step."""
-        if levels not in self._by_levels:
-            earned = self._facts.earned_at_levels(levels)
-            found = (earned, self._paths.step_totals(earned))
-            if len(self._by_levels) * (found[0].size + found[1].size) > _MOST_KEPT:
-                self._by_levels.clear()
-            self._by_levels[levels] = found
-        return self._by_levels[levels]
+        earned = self._facts.earned_at_levels(levels)
+        return earned, self._paths.step_totals(earned)
 
-    def _sums_along(
-        self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]
-    ) -> tuple[Floats, Floats]:
-        """Sums of :meth:`_maxima_along` before each step, and how many of them are −inf and left out."""
-        # Ways that hold the same profile, or lead to the same level, share what their stages earn.
-        alike = () if way is None or state == 0 else (way.profile,) if state == 1 else (way.level,)
-        key = (fixed, tenant, alike, frozenset(m for m in self._facts.actors if m in waiting))
-        if key not in self._sums:
-            maxima = self._maxima_along(fixed, way, tenant, state, waiting)
-            is_void = np.isneginf(maxima)
-            found = tuple(np.concatenate([[0.0], np.cumsum(own)]) for own in (np.where(is_void, 0.0, maxima), is_void))
-            if len(self._sums) * len(maxima) > _MOST_SUMS:
-                self._sums.clear()
-            self._sums[key] = found[0], found[1]
-        return self._sums[key]
-
-    def _maxima_along(
+    def _sums(
         self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]
     ) -> Floats:
-        """Per-step maxima over the window while ``tenant`` stays in one state."""
-        out = np.empty(self._facts.n_steps)
-        borders = {0, *(item.start_step for item in fixed), *(item.end_step for item in fixed)}
-        edges = [*sorted(step for step in borders if step < len(out)), len(out)]
-        for begin, end in pairwise(edges):
-            states = [(item, int(begin >= item.start_step) + int(begin >= item.end_step)) for item in fixed]
-            relaxed = [other for other in self._facts.actors if other in waiting and other != tenant]
-            out[begin:end] = self.maxima(self._stage(relaxed, [*states, (way, state)]))[begin:end]
-        return out
+        """``sums_along`` while ``tenant`` stays in one state."""
+        # Ways that hold the same profile, or lead to the same level, share what their stages earn.
+        alike = () if way is None or state == 0 else (way.profile,) if state == 1 else (way.level,)
+        relaxed = frozenset(m for m in self._facts.actors if m in waiting and m != tenant)
+        key, n_steps, maxima = (fixed, tenant, alike, relaxed), self._facts.n_steps, list[Floats]()
+        if key not in self._kept_sums:
+            borders = {0, n_steps, *(min(step, n_steps) for run in fixed for step in (run.start_step, run.end_step))}
+            for begin, end in pairwise(sorted(borders)):
+                states = [(run, int(begin >= run.start_step) + int(begin >= run.end_step)) for run in fixed]
+                maxima.append(self.maxima(self._stage(relaxed, [*states, (way, state)]))[begin:end])
+            if len(self._kept_sums) * n_steps > _MOST_SUMS:
+                self._kept_sums.clear()
+            self._kept_sums[key] = sums_along(np.concatenate(maxima))
+        return self._kept_sums[key]
 
     def _bounded(self, first: Retraining | None, second: Retraining | None) -> BoundedSchedules:
         n_steps = self._facts.n_steps
-        starts = [self._starts(retraining) for retraining in (first, second)]
+        starts = [self._starts(way) for way in (first, second)]
         a, b = (grid.reshape(-1) for grid in np.meshgrid(*starts, indexing="ij"))
-        ends = [
-            start + (retraining.n_steps if retraining else 0)
-            for start, retraining in zip((a, b), (first, second), strict=True)
-        ]
-        events = np.sort(np.stack([a, ends[0], b, ends[1]]), axis=0)
+        a_end, b_end = a + (first.n_steps if first else 0), b + (second.n_steps if second else 0)
+        events = np.sort(np.stack([a, a_end, b, b_end]), axis=0)
         edges = np.concatenate([np.zeros((1, len(a)), np.int64), events, np.full((1, len(a)), n_steps)])
-        tables = self._stage_tables(first, second)
-        bounds = np.full(len(a), 0.0)
+        tables = np.zeros((3, 3, n_steps + 1, n_steps + 1))
+        for states, stage in self._stages(first, second).items():
+            tables[states] = self._table(stage)
+        added = {way.tenant: self._facts.added(way)[at] for way, at in ((first, a), (second, b)) if way is not None}
+        bounds = np.zeros(len(a))
         for m, terms in enumerate(self._facts.problem.tenants):
-            way = next((way for way in (first, second) if way is not None and way.tenant == m), None)
-            index = a if way is first else b
-            bounds += terms.salvages[0] if way is None else self._facts.added(way)[index]
+            bounds += added.get(m, terms.salvages[0])
         for begin, end in pairwise(edges):
-            own = [
-                (begin >= start).astype(np.int64) + (begin >= end_of)
-                for start, end_of in zip((a, b), ends, strict=True)
-            ]
-            bounds += tables[own[0], own[1], begin, end]
-        known = tuple(
-            None if retraining is None or retraining.tenant in self._facts.running_tenants else retraining
-            for retraining in (first, second)
-        )
-        return BoundedSchedules(self._facts.actors, (known[0], known[1]), (a, b), bounds)
+            state, other = ((begin >= at).astype(np.int64) + (begin >= last) for at, last in ((a, a_end), (b, b_end)))
+            bounds += tables[state, other, begin, end]
+        running = self._facts.running_tenants
+        one, two = (None if way is None or way.tenant in running else way for way in (first, second))
+        return BoundedSchedules(self._facts.actors, (one, two), (a, b), bounds)
 
     def _starts(self, retraining: Retraining | None) -> Int64s:
         if retraining is None:
@@ -225,14 +193,10 @@ class Bounds:
             return np.zeros(1, dtype=np.int64)
         return np.arange(self._facts.n_steps - retraining.n_steps + 1, dtype=np.int64)
 
-    def _stage_tables(self, first: Retraining | None, second: Retraining | None) -> Floats:
-        """The interval tables by the state of the first and of the second: waiting, running, done."""
-        n_steps = self._facts.n_steps
-        tables = np.zeros((3, 3, n_steps + 1, n_steps + 1))
-        for i in range(3 if first else 1):
-            for j in range(3 if second else 1):
-                tables[i, j] = self._table(self._stage((), ((first, i), (second, j))))
-        return tables
+    def _stages(self, first: Retraining | None, second: Retraining | None) -> dict[tuple[int, int], Stage]:
+        """The stages by the state of the first and of the second: waiting, running, done."""
+        states = product(range(3 if first else 1), range(3 if second else 1))
+        return {(i, j): self._stage((), ((first, i), (second, j))) for i, j in states}
 
     def _stage(self, relaxed: Container[int], states: Sequence[tuple[Retraining | None, int]]) -> Stage:
         levels: list[int | None] = [None if tenant in relaxed else 0 for tenant in range(len(self._facts.gains))]

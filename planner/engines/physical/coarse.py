@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.engines.arrays import Floats
+from planner.arrays import Floats
 from planner.engines.schedule import Schedule, WindowFacts, with_retraining
 from planner.problem import GainTable, PhysicalState, TenantTerms
 from planner.unavailable import unavailable_within
@@ -53,8 +53,8 @@ def _coarse_tenant(tenant: TenantTerms, n_steps: int, coarse_steps: int, longest
 def _coarse_state(facts: WindowFacts, n_steps: int, coarse_steps: int) -> PhysicalState | None:
     if facts.is_free:
         return None
-    first = -(-facts.state.next_epoch_step // coarse_steps)
-    held, running = facts.state.held, facts.state.retrainings
+    first = -(-facts.problem.opening.next_epoch_step // coarse_steps)
+    held, running = facts.problem.opening.held, facts.problem.opening.retrainings
     return PhysicalState(
         tuple(replace(item, serve_step=min(item.serve_step // coarse_steps, first)) for item in held),
         tuple(replace(item, end_step=max(1, min(item.end_step // coarse_steps, n_steps))) for item in running),

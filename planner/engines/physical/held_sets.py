@@ -16,6 +16,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from executor.mig import GpuModel, Layout, Multiset, Placement
+from planner.arrays import Bools, Int64s
 from planner.counts import (
     COUNT_BITS,
     Geometry,
@@ -25,7 +26,6 @@ from planner.counts import (
     geometry,
     large_enough_profiles,
 )
-from planner.engines.arrays import Bools, Int64s
 from planner.plan import ANYWHERE
 from planner.problem import GainTable, Problem
 
@@ -195,7 +195,7 @@ class HeldSets:
     Attributes:
         problem: What they are held for.
         table: The layouts of the serving profiles.
-        layout: Index into ``layouts``, ``(n,)``.
+        layout: Index into the table's layouts, ``(n,)``.
         owners: Tenant index of each of the layout's placements, −1 beyond its end, ``(n, most)``.
     """
 
@@ -217,14 +217,9 @@ class HeldSets:
         """Some of the sets, ``(n,)``."""
         return replace(self, layout=self.layout[is_in], owners=self.owners[is_in])
 
-    @property
-    def layouts(self) -> tuple[Layout, ...]:
-        """The layouts of the serving profiles."""
-        return self.table.layouts
-
     def entries(self, index: int) -> Entries:
         """The set numbered ``index``."""
-        placements = self.layouts[self.layout[index]].placements
+        placements = self.table.layouts[self.layout[index]].placements
         return frozenset(zip(placements, map(int, self.owners[index]), strict=False))
 
     def index(self, entries: Iterable[Entry]) -> int | None:
@@ -257,8 +252,8 @@ class HeldSets:
 
     def _by_entry(self, value: Callable[[Placement], int]) -> Int64s:
         """``value`` of each placement, 0 beyond a layout's end, ``(n, most)``."""
-        by_layout = np.zeros((len(self.layouts), self.owners.shape[1]), dtype=np.int64)
-        for number, layout in enumerate(self.layouts):
+        by_layout = np.zeros((len(self.table.layouts), self.owners.shape[1]), dtype=np.int64)
+        for number, layout in enumerate(self.table.layouts):
             by_layout[number, : len(layout)] = [value(placement) for placement in layout.placements]
         return np.asarray(by_layout[self.layout], dtype=np.int64)
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from executor.mig import Placement
-from planner.engines.arrays import Bools, Int64s, Ints
+from planner.arrays import Bools, Int64s, Ints
 from planner.engines.physical.held_sets import CountTable, HeldSets, Holding, anywhere, held_rows
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 
@@ -57,25 +57,17 @@ class Nodes:
         return self.sets.table.fits_beside(self.sets.problem.gpu, busy, unavailable)[self.sets.layout]
 
 
-def placed_nodes(facts: WindowFacts) -> Nodes:
-    """The nodes that a plan can use: the held sets and the initial one, with all their subsets."""
-    return _nodes(facts, is_counted=False)
-
-
-def counted_nodes(facts: WindowFacts) -> Nodes:
-    """The placed nodes with their placements forgotten, but without listing those; the order still grows with size.
-
-    Whatever fits the GPU as counts has a layout, so these are all parts of what tenants can hold by counts.
-    """
-    return _nodes(facts, is_counted=True)
-
-
 def on_counts(facts: WindowFacts, schedule: Schedule) -> PlacedSchedule[Placement]:
     """The schedule placed anywhere: beside counted nodes only profiles count."""
     return tuple((run, anywhere(facts.problem.gpu, run.profile)) for run in schedule)
 
 
-def _nodes(facts: WindowFacts, *, is_counted: bool) -> Nodes:
+def nodes_of(facts: WindowFacts, *, is_counted: bool = False) -> Nodes:
+    """The nodes that a plan can use: the held sets and the initial one, with all their subsets.
+
+    Counted ones are the placed ones with their placements forgotten, but without listing those; the order still grows
+    with size. Whatever fits the GPU as counts has a layout, so these are all parts of what tenants can hold by counts.
+    """
     problem, initial = facts.problem, list(facts.initial_held or ())
     holding = Holding.of(problem, is_counted=is_counted)
     if is_counted:

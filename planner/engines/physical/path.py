@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from executor.mig import Placement
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.physical.held_sets import anywhere
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path_kernel import longest_path
@@ -67,7 +68,7 @@ class HeldSetPath:
     def __init__(self, facts: WindowFacts, nodes: Nodes) -> None:
         self._facts, self.nodes = facts, nodes
         self._epoch_steps = min(facts.epoch_steps, facts.n_steps + 1)  # room for longer ones would only cost memory
-        self._listed: dict[frozenset[Taken], Ints] = {}
+        self._nodes = lru_cache(max(1, MAX_LISTED // len(nodes)))(self._compatible)
 
     @property
     def skips_epochs(self) -> bool:
@@ -246,14 +247,10 @@ class HeldSetPath:
         keys += [frozenset(taken[begin : end + 1]) for begin, end in pairs]
         return _joined([self._nodes(key) for key in keys]), 1 + first, len(taken) + np.cumsum(is_new)
 
-    def _nodes(self, key: frozenset[Taken]) -> Ints:
+    def _compatible(self, key: frozenset[Taken]) -> Ints:
         """The nodes compatible with each of what is taken, ascending."""
-        if key not in self._listed:
-            if len(self._listed) * len(self.nodes) > MAX_LISTED:
-                self._listed.clear()
-            fits = [self.nodes.compatible(busy, mask) for busy, mask in key]
-            self._listed[key] = _numbers(np.all(fits, axis=0)) if fits else np.arange(len(self.nodes), dtype=np.int32)
-        return self._listed[key]
+        fits = [self.nodes.compatible(busy, mask) for busy, mask in key]
+        return _numbers(np.all(fits, axis=0)) if fits else np.arange(len(self.nodes), dtype=np.int32)
 
     def _fixed_values(self, earned: Floats) -> Floats:
         """What the initial held set, as it warms, earns before each step until it may change, ``(n_steps + 1,)``."""

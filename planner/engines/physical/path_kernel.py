@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from executor.compiled import compiled
-from planner.engines.arrays import Bools, Floats, Int64s, Ints
+from planner.arrays import Bools, Floats, Int64s, Ints
 
 
 @compiled

@@ -16,43 +16,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from executor.compiled import working_s
 from executor.mig import Placement
+from planner.arrays import Floats
 from planner.budget import Budget
-from planner.engines.answer import require_model, without_plan
-from planner.engines.arrays import Floats
+from planner.engines.answer import Engine
 from planner.engines.effort import Meter
 from planner.engines.physical.plan import retrainings_in, tidied, with_held
 from planner.engines.physical.search import Search
-from planner.engines.prices import certificate
+from planner.engines.prices import rounded
 from planner.engines.schedule import PlacedSchedule, WindowFacts, earliest_schedule, may_start
-from planner.feasibility import RULE_MIN_PROFILE, RULE_RETRAINING, infeasibility
-from planner.plan import Certificate, Infeasibility, MigPlan, Status
+from planner.plan import Certificate, Infeasibility, MigPlan, Rule, Status, without_plan
 from planner.problem import Problem, Reconfiguration, TenantTerms
 
 ENGINE = "physical"
 
 
-def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
+def _physical(facts: WindowFacts, budget: Budget, initial: MigPlan | None, begin_s: float) -> MigPlan:
     """The best plan found within ``budget``, with a bound on every plan; never worse than greedy's if seconds are free.
 
     Args:
-        problem: A ``physical`` problem.
+        facts: The problem.
         budget: ``max_nodes`` counts units of work, see ``search``; a plan is looked for until there is
             one even if that takes more. Half a minute's work by default.
         initial: A plan of an earlier solve; when and where it retrains is tried first.
-
-    Raises:
-        EngineError: The problem is not ``physical``.
+        begin_s: When the solve began.
     """
-    require_model(problem, Reconfiguration.PHYSICAL, ENGINE)
-    begin_s = working_s()
-    reason = infeasibility(problem)
-    if reason is not None:
-        return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=reason)
-    facts = WindowFacts.of(problem)
-    budget = budget or Budget()
-    search = Search(facts, budget, Meter.of(budget, facts.n_steps, begin_s))
+    problem, search = facts.problem, Search(facts, budget, Meter.of(budget, facts.n_steps, begin_s))
     seed, known = earliest_schedule(problem), list[PlacedSchedule[Placement]]()
     if initial is not None and misfit(problem, initial) is None:
         known.append(retrainings_in(problem, initial))
@@ -63,6 +52,10 @@ def solve_physical(problem: Problem, budget: Budget | None = None, initial: MigP
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begin_s, infeasibility=_no_schedule(facts))
     bound = search.bound if np.isfinite(search.bound) else None
     return without_plan(problem, Status.TIMEOUT, ENGINE, begin_s, bound)
+
+
+solve_physical = Engine(Reconfiguration.PHYSICAL, ENGINE, _physical)
+"""The best plan of a ``physical`` problem that is found."""
 
 
 def misfit(problem: Problem, plan: MigPlan) -> str | None:
@@ -98,7 +91,7 @@ def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) 
     plan = with_held(search.facts, held, best, search.bound, ENGINE, begin_s, work)
     if not np.isfinite(prices.bound):
         return plan
-    return replace(plan, certificate=certificate(search.facts.problem, prices.prices))
+    return replace(plan, certificate=Certificate(search.facts.problem.profile_names, rounded(prices.prices)))
 
 
 def _no_schedule(facts: WindowFacts) -> Infeasibility:
@@ -111,7 +104,7 @@ def _no_schedule(facts: WindowFacts) -> Infeasibility:
         f"instance as large as its min_profile at each of the window's {problem.n_steps} steps, given what is held "
         f"when it opens{' and which memory slices are not ours' if problem.unavailable else ''}"
     )
-    return Infeasibility(next(blamed, None), RULE_RETRAINING if must else RULE_MIN_PROFILE, text)
+    return Infeasibility(next(blamed, None), Rule.RETRAINING if must else Rule.MIN_PROFILE, text)
 
 
 def _has_no_plan_alone(problem: Problem, tenant: TenantTerms) -> bool:

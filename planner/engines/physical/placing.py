@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from executor.mig import Placement
-from planner.engines.arrays import Bools, Floats, Int64s
+from planner.arrays import Bools, Floats, Int64s
 from planner.engines.physical.held_sets import Held, HeldSets, layout_table
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path

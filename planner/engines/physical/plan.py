@@ -14,12 +14,11 @@ from executor.mig import Placement
 from planner.by_hand import inference, retraining
 from planner.counts import large_enough_profiles
 from planner.course import Course, held_by_step
-from planner.engines.answer import with_plan
 from planner.engines.physical.held_sets import Entry, Held
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
 from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts, above
-from planner.plan import Lifetime, MigPlan, next_epoch_step, salvage_of
+from planner.plan import Lifetime, MigPlan, salvage_of, with_plan
 from planner.problem import Owner, Problem, Retraining, Task
 
 
@@ -57,7 +56,6 @@ def with_held(
         engine,
         started_s,
         lifetimes=found,
-        next_epoch_step=next_epoch_step(facts.problem, found, facts.n_steps),
         work=work,
     )
 
@@ -76,8 +74,8 @@ def tidied(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) ->
     while held != last:
         last, number = held, len(held) - 1
         while number > 0:
-            worth = (other for other in _simpler(held, number) if _is_worth(facts, other, placed, least))
-            found = next(worth, None)
+            others = (other for other in _simpler(held, number) if _may_hold(facts, other, placed))
+            found = next((o for o in others if objective(facts, lifetimes(facts, o, placed)) >= least), None)
             held, number = (held, number - 1) if found is None else (found, min(number, len(found) - 1))
     return held
 
@@ -117,11 +115,6 @@ def _may_hold(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement])
     return True
 
 
-def _is_worth(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement], least: float) -> bool:
-    """Whether this may be held, and is worth ``least``."""
-    return _may_hold(facts, held, placed) and objective(facts, lifetimes(facts, held, placed)) >= least
-
-
 def lifetimes(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> tuple[Lifetime, ...]:
     """Everything that the plan holds, by create step, then placement; what never exists in a step is left out."""
     problem, tenants = facts.problem, facts.problem.tenants
@@ -146,9 +139,8 @@ def retrainings_in(problem: Problem, plan: MigPlan) -> PlacedSchedule[Placement]
     for item in plan.lifetimes:
         if item.owner.task is Task.RETRAINING and item.option is not None and item.owner.tenant in names:
             tenant = names.index(item.owner.tenant)
-            options = [option.name for option in problem.tenants[tenant].options]
-            if item.option in options:
-                level, name = options.index(item.option) + 1, item.placement.profile.name
+            if item.option in problem.tenants[tenant].ending_names[1:]:
+                level, name = problem.tenants[tenant].level_of(item.option), item.placement.profile.name
                 found.append((Retraining(tenant, level, name, item.create_step, item.end_step), item.placement))
     return tuple(sorted(found, key=lambda pair: pair[0]))
 

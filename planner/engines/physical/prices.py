@@ -11,17 +11,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.engines.arrays import Floats
+from planner.arrays import Floats
 from planner.engines.physical.coarse import blocks, coarse_facts
-from planner.engines.prices import Descent, InstancePrices, Subgradient
+from planner.engines.prices import InstancePrices, Subgradient
 from planner.engines.schedule import Schedule, WindowFacts
 from planner.problem import Retraining
 
 COARSE_ROUNDS = ((5, 250), (2, 80))
 """Steps to a coarse one, and rounds on those."""
 
-DESCENT = Descent(step=0.5, patience=15)
-"""What the coarse steps found is not given up for a large step at first."""
+_CAREFUL = 0.5, 15
+"""Step and patience of a descent that goes on: what was found is not given up for a large step at first."""
 
 _LEAST_STEPS = 8
 """Coarse steps that a window has at least; shorter ones are passed over."""
@@ -38,7 +38,7 @@ class PhysicalPrices:
     def __init__(self, facts: WindowFacts, is_over: Callable[[], bool]) -> None:
         self._facts, self._is_over = facts, is_over
         self._dual = InstancePrices(facts)
-        self._descent = Subgradient(self._dual, np.zeros(self._dual.shape), DESCENT)
+        self._descent = Subgradient(self._dual, np.zeros(self._dual.shape), *_CAREFUL)
 
     @property
     def bound(self) -> float:
@@ -53,13 +53,13 @@ class PhysicalPrices:
     def lower(self, value: float, n_rounds: int) -> list[Schedule]:
         """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the best schedule in each."""
         if not self._descent.n_rounds:
-            self._descent = Subgradient(self._dual, self._first_prices(value), DESCENT)
+            self._descent = Subgradient(self._dual, self._first_prices(value), *_CAREFUL)
         return self._descent.run(value, n_rounds, self._is_over)
 
     def carry(self, prices: Floats | None) -> float:
         """The bound with prices that were found before, if there are any; they are not improved."""
         if prices is not None:
-            self._descent = Subgradient(self._dual, prices, DESCENT)
+            self._descent = Subgradient(self._dual, prices, *_CAREFUL)
             self._descent.run(0.0, 1, self._is_over)
         return self.bound
 
@@ -79,8 +79,7 @@ class PhysicalPrices:
             if n_steps < _LEAST_STEPS:
                 continue
             facts = coarse_facts(self._facts, coarse_steps)
-            rule = DESCENT if fine.any() else Descent()
-            coarse = Subgradient(InstancePrices(facts), _joined(fine, coarse_steps), rule)
+            coarse = Subgradient(InstancePrices(facts), _joined(fine, coarse_steps), *(_CAREFUL if fine.any() else ()))
             coarse.run(value, n_rounds, self._is_over)
             fine = _spread(coarse.prices, coarse_steps, fine)
         return fine

@@ -24,13 +24,13 @@ import numpy as np
 
 from executor.compiled import working_s
 from executor.mig import Placement
+from planner.arrays import Floats
 from planner.budget import Budget
-from planner.engines.arrays import Floats
 from planner.engines.effort import N_THREADS, Meter
 from planner.engines.physical.bounds import MAX_STEPS, BoundedSchedules, Bounds, Ways
 from planner.engines.physical.coarse import coarse_facts, refined_schedule
 from planner.engines.physical.held_sets import Held
-from planner.engines.physical.nodes import counted_nodes, on_counts, placed_nodes
+from planner.engines.physical.nodes import nodes_of, on_counts
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import held_along, lifetimes, objective
@@ -150,7 +150,7 @@ class Search:
         self.best: Incumbent[PlacedSchedule[Placement]] | None = None
         self.held: Held = ()
         self.bound, self.is_exhausted = np.inf, False
-        self.counted_paths = HeldSetPath(facts, counted_nodes(facts))
+        self.counted_paths = HeldSetPath(facts, nodes_of(facts, is_counted=True))
         self.bounds = Bounds(facts, self.counted_paths)
         self.placer = Placer(facts, self.counted_paths.nodes)
         self._a_schedule = max(1, len(self.counted_paths.nodes) // UNIT_NODES)  # units that valuing it on counts takes
@@ -167,7 +167,7 @@ class Search:
     @cached_property
     def placed_paths(self) -> HeldSetPath:
         """The program over all placed sets."""
-        return HeldSetPath(self.facts, placed_nodes(self.facts))
+        return HeldSetPath(self.facts, nodes_of(self.facts))
 
     def run(
         self,

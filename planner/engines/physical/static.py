@@ -21,25 +21,27 @@ from itertools import product
 import numpy as np
 
 from executor.mig import Placement
-from planner.engines.arrays import Bools, Floats, Int64s
+from planner.arrays import Bools, Floats, Int64s
+from planner.budget import Budget
+from planner.engines.answer import Engine, relaxed_bound
 from planner.engines.physical.held_sets import HeldSets
-from planner.engines.physical.nodes import placed_nodes
+from planner.engines.physical.nodes import nodes_of
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.plan import held_along, with_held
 from planner.engines.schedule import Incumbent, PlacedSchedule, WindowFacts, best_of
-from planner.engines.static import QuickEngine, StaticSearch
-from planner.plan import MigPlan
+from planner.engines.static import StaticSearch
+from planner.plan import MigPlan, Status, without_plan
 from planner.problem import Problem, Reconfiguration, Retraining
 
 
 def _static(
-    facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float, among: Iterable[int] | None = None
-) -> MigPlan | None:
-    del initial
-    search = search_of(facts)
+    facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float, among: Iterable[int] | None = None
+) -> MigPlan:
+    del budget, initial
+    search, bound = search_of(facts), relaxed_bound(facts)
     found = search.run(among=among)
     if found is None:
-        return None
+        return without_plan(facts.problem, Status.TIMEOUT, "static", started_s, bound)
     chosen, opening = HeldSets.of(facts.problem).entries(found.answer[0]), facts.initial_held
     held = [(0, chosen if opening is None else opening)]
     if facts.first_step < facts.n_steps and chosen != held[0][1]:
@@ -47,21 +49,21 @@ def _static(
     return with_held(facts, held, found.answer[1], bound, "static", started_s, (*search.work.items(),))
 
 
-def _greedy(facts: WindowFacts, initial: MigPlan | None, bound: float, started_s: float) -> MigPlan | None:
-    del initial
-    nodes = placed_nodes(facts)
+def _greedy(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_s: float) -> MigPlan:
+    del budget, initial
+    nodes, bound = nodes_of(facts), relaxed_bound(facts)
     paths = HeldSetPath(facts, nodes)
     chosen = static_schedule(facts) or greedy_schedule(facts, paths)
     if chosen is None:
-        return None
+        return without_plan(facts.problem, Status.TIMEOUT, "greedy", started_s, bound)
     held = held_along(paths.path(chosen.answer), nodes)
     return with_held(facts, held, chosen.answer, bound, "greedy", started_s)
 
 
-solve_static = QuickEngine(Reconfiguration.PHYSICAL, "static", _static)
+solve_static = Engine(Reconfiguration.PHYSICAL, "static", _static)
 """The best static plan."""
 
-solve_greedy = QuickEngine(Reconfiguration.PHYSICAL, "greedy", _greedy)
+solve_greedy = Engine(Reconfiguration.PHYSICAL, "greedy", _greedy)
 """A plan no worse than that of ``static``."""
 
 
@@ -109,7 +111,7 @@ def search_of(facts: WindowFacts) -> StaticSearch[Placement]:
         if step >= first:
             return held_sets.table.fits_beside(problem.gpu, busy, mask)
         is_ours = all(not place.memory_mask & mask for place in (*opening, *busy))
-        return np.full(len(held_sets.layouts), is_ours and problem.gpu.fits([*opening, *busy]))
+        return np.full(len(held_sets.table.layouts), is_ours and problem.gpu.fits([*opening, *busy]))
 
     return StaticSearch(
         facts=facts,

@@ -23,12 +23,12 @@ from itertools import islice, pairwise
 import numpy as np
 
 from executor.mig import Placement
-from planner.counts import IntArray, multiset_of
-from planner.engines.arrays import Bools
+from planner.arrays import Bools, Floats, Int64s
+from planner.counts import multiset_of
 from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
-from planner.problem import FloatArray, Retraining
+from planner.problem import Retraining
 
 MOST_WAYS = 2_000
 """Ways to place the retrainings that are looked at; all of them for two retrainings."""
@@ -81,7 +81,7 @@ def busy_in(placed: PlacedSchedule[Placement], start_step: int, end_step: int) -
     )
 
 
-def _wanted(facts: WindowFacts, plan: MigPlan) -> IntArray:
+def _wanted(facts: WindowFacts, plan: MigPlan) -> Int64s:
     """The columns of the gain tables that the plan asks for, ``(n_steps, n_tenants)``; 0 before its first step."""
     out = np.zeros((facts.n_steps, len(facts.gains)), dtype=np.int64)
     for m, (table, schedule) in enumerate(zip(facts.gains, plan.schedules, strict=True)):
@@ -109,7 +109,7 @@ class _Ground:
     facts: WindowFacts
     sets: HeldSets
     table: LayoutTable
-    columns: IntArray
+    columns: Int64s
     _fitting: dict[tuple[frozenset[Placement], int], Bools] = field(default_factory=dict)
 
     @classmethod
@@ -133,7 +133,7 @@ class _Ground:
         return np.asarray(np.all(beside, axis=0)[self.sets.layout], dtype=np.bool_)
 
     @cached_property
-    def capacity(self) -> tuple[FloatArray, ...]:
+    def capacity(self) -> tuple[Floats, ...]:
         """C in requests by the columns of each tenant's gain table."""
         problem = self.facts.problem
         return tuple(
@@ -144,15 +144,15 @@ class _Ground:
         )
 
     @cached_property
-    def parts(self) -> tuple[IntArray, IntArray, FloatArray]:
+    def parts(self) -> tuple[Int64s, Int64s, Floats]:
         """By held set and instance: a code of placement and owner (−1 beyond the end), memory mask, capability."""
-        places = sorted({place for layout in self.sets.layouts for place in layout}, key=_sort_key)
+        places = sorted({place for layout in self.sets.table.layouts for place in layout}, key=_sort_key)
         rates = np.zeros((len(places) + 1, len(self.facts.problem.tenants) + 1))
         for m, tenant in enumerate(self.facts.problem.tenants):
             rates[:-1, m] = [tenant.capability_rps.get(place.profile.name, 0.0) for place in places]
         masks = np.array([*(place.memory_mask for place in places), 0], dtype=np.int64)
-        number = np.full((len(self.sets.layouts), self.sets.owners.shape[1]), len(places), dtype=np.int64)
-        for row, layout in zip(number, self.sets.layouts, strict=True):
+        number = np.full((len(self.sets.table.layouts), self.sets.owners.shape[1]), len(places), dtype=np.int64)
+        for row, layout in zip(number, self.sets.table.layouts, strict=True):
             row[: len(layout)] = [places.index(place) for place in layout]
         at, owners = number[self.sets.layout], self.sets.owners
         return np.where(owners >= 0, at * len(rates[0]) + owners, -1), masks[at], rates[at, owners]
@@ -169,7 +169,7 @@ class _Ground:
         idle = np.where(~is_kept & (masks[numbers] & taken == 0), rates[numbers], 0.0).sum(axis=1)
         return int(numbers[np.lexsort((-np.round(idle, 6), -np.round(kept, 6)))[0]])
 
-    def served(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> FloatArray:
+    def served(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> Floats:
         """What each held set is worth in ``[start_step, end_step)`` by min(a, C), at the accuracies then, ``(n,)``."""
         problem, value = self.facts.problem, np.zeros(len(self.sets))
         for m, tenant in enumerate(problem.tenants):
@@ -179,13 +179,13 @@ class _Ground:
             value += own[self.columns[:, m]]
         return value
 
-    def ways(self, schedule: Schedule, wanted: IntArray) -> list[PlacedSchedule[Placement]]:
+    def ways(self, schedule: Schedule, wanted: Int64s) -> list[PlacedSchedule[Placement]]:
         """Ways to place the retrainings beside which some held set fits at all times, the best first."""
         found = ((self._n_fitting(way, wanted), way) for way in islice(_placed(self.facts, schedule), MOST_WAYS))
         valid = [(score, way) for score, way in found if score is not None]
         return [way for _, way in sorted(valid, key=lambda item: -item[0])]
 
-    def _n_fitting(self, placed: PlacedSchedule[Placement], wanted: IntArray) -> int | None:
+    def _n_fitting(self, placed: PlacedSchedule[Placement], wanted: Int64s) -> int | None:
         """Steps in which the wanted set fits beside the retrainings; ``None`` if in some step no set fits."""
         edges = {run.start_step for run, _ in placed} | {run.end_step for run, _ in placed}
         edges |= {step for step, _, _ in self.facts.problem.unavailable_spans if step > self.facts.first_step}
@@ -201,7 +201,7 @@ class _Ground:
         return n_fitting
 
     @cached_property
-    def _counts(self) -> IntArray:
+    def _counts(self) -> Int64s:
         return self.table.counts(self.facts.problem.profile_names)
 
     def _total(self, columns: Sequence[int]) -> tuple[int, ...]:
@@ -224,7 +224,7 @@ def _placed(
             yield from _placed(facts, schedule, longer)
 
 
-def _walk(ground: _Ground, wanted: IntArray, placed: PlacedSchedule[Placement]) -> Held | None:
+def _walk(ground: _Ground, wanted: Int64s, placed: PlacedSchedule[Placement]) -> Held | None:
     """The held sets, epoch by epoch; ``None`` if at some step a retraining leaves room for none."""
     facts = ground.facts
     initial = facts.initial_held
@@ -255,7 +255,7 @@ def _walk(ground: _Ground, wanted: IntArray, placed: PlacedSchedule[Placement]) 
 
 
 def _candidates(
-    ground: _Ground, placed: PlacedSchedule[Placement], wanted: IntArray, step: int, until: int, *, may_stay: bool
+    ground: _Ground, placed: PlacedSchedule[Placement], wanted: Int64s, step: int, until: int, *, may_stay: bool
 ) -> Bools:
     """The held sets to choose from at an epoch; none if the wanted set waits for a retraining's start."""
     is_wanted = np.all(ground.columns == wanted[step], axis=1)

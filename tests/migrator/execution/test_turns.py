@@ -20,11 +20,11 @@ from migrator.execution.seams import Trained
 from migrator.execution.turns import Turns
 from migrator.inputs import assemble
 from migrator.log import records as recorded
+from planner.arrays import Floats
 from planner.policies.policy import Knows
 from planner.policies.time_sharing import TimeSharing
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant, training_batch
 from planner.policies.whole import Whole, batch_limits, retraining_order
-from planner.problem import FloatArray
 from tests.migrator.execution.simulation import Assembled, Run, run_of
 from tests.migrator.execution.test_seams import changed_after
 from workloads.serving.tally import Totals
@@ -402,7 +402,7 @@ def test_a_course_does_not_know_what_comes_after_it_was_begun(assembled: Assembl
         assert np.array_equal(none_is_none(one.paths_rps), none_is_none(other.paths_rps))
 
 
-def none_is_none(paths_rps: FloatArray | None) -> FloatArray:
+def none_is_none(paths_rps: Floats | None) -> Floats:
     assert paths_rps is not None
     return paths_rps
 

@@ -12,9 +12,10 @@ from problems import case_name, paper_problem, physical_problem
 from planner.engines.physical.coarse import coarse_facts
 from planner.engines.physical.nodes import on_counts
 from planner.engines.physical.prices import PhysicalPrices
-from planner.engines.prices import Descent, InstancePrices, Subgradient, certificate
+from planner.engines.prices import InstancePrices, Subgradient, rounded
 from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
+from planner.solve import solve
 
 PAPER_SEEDS = sorted({*range(42)} - {2, 4, 8, 24, 26, 28, 30, 31, 32, 34, 36, 40})
 PHYSICAL_SEEDS = sorted({*range(32)} - {7, 10, 14, 15, 19, 24, 27})
@@ -68,7 +69,7 @@ def test_any_prices_bound_every_plan_with_slopes_that_are_slopes(case):
 
 def check_descent(claim, dual, best):
     """It keeps the lowest bound it met, which is no lower than the best plan's worth."""
-    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
+    subgradient = Subgradient(dual, np.zeros(dual.shape))
     before = dual(np.zeros(dual.shape))[0]
     subgradient.run(best, 60, lambda: False)
     claim(subgradient.bound == dual(subgradient.prices)[0], "the bound is not that of its prices")
@@ -87,7 +88,7 @@ def test_one_tenant_alone_without_prices_is_its_best_plan():
 
 def test_a_descent_stops_when_told():
     dual = dual_of(paper_problem(PAPER_SEEDS[0]))
-    subgradient = Subgradient(dual, np.zeros(dual.shape), Descent())
+    subgradient = Subgradient(dual, np.zeros(dual.shape))
     subgradient.run(0.0, 60, lambda: True)
     assert subgradient.n_rounds == 1
 
@@ -136,10 +137,11 @@ def test_coarse_steps_keep_window_and_arrivals_and_bound_the_fine_problem(seed, 
 
 
 def test_a_certificate_has_a_few_digits_of_every_price():
-    problem = paper_problem(PAPER_SEEDS[0])
-    prices = np.full((problem.n_steps, len(problem.profile_names)), 1.0 / 3.0)
-    prices[0] = 0.0
-    found = certificate(problem, prices)
+    problem = physical_problem(0)
+    found = solve(problem).certificate
     assert found.profile_names == problem.profile_names
-    assert found.prices[1, 0] == 0.333333
-    assert found.prices[0, 0] == 0.0
+    assert (found.prices == rounded(found.prices)).all()
+
+
+def test_rounded_prices_have_a_few_digits():
+    assert rounded(np.array([[1.0 / 3.0, 0.0]])).tolist() == [[0.333333, 0.0]]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from share_moments import moment_of, moments, share_tenant, with_options, with_turns
 
+from planner.arrays import Floats
 from planner.policies.astraea import Astraea
 from planner.policies.shares import QUANTA, Moment, Shares, Stage, violation
-from planner.problem import FloatArray
 
 LOADS = pytest.mark.parametrize("load_rps", [0.0, 1.0, 50.0, 200.0, 1e6])
 
@@ -64,7 +64,7 @@ def test_more_load_is_no_smaller_share(moment: Moment, more_rps: int) -> None:
         assert after[inference] >= before[inference]
 
 
-def is_enough(moment: Moment, rates: FloatArray, shares: Shares) -> bool:
+def is_enough(moment: Moment, rates: Floats, shares: Shares) -> bool:
     """Whether every tenant's share serves the load that is expected."""
     loads = (Astraea().headroom * rates[-1]).tolist()
     tenants = zip(moment.tenants, loads, strict=True)

@@ -17,8 +17,7 @@ from planner.policies.ours import Oracle
 from planner.policies.policy import Knows, Policy, Window
 from planner.policies.registry import MIG_POLICIES
 from planner.problem import Problem, Reconfiguration, TenantTerms
-from planner.verify import verify
-from planner.verify.verification import Rule
+from planner.verify import Rule, verify
 
 CLAIMS = {Rule.OBJECTIVE, Rule.CERTIFICATE}
 """What a plan for other arrivals may say wrongly of itself; all other rules know no arrivals."""

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.arrays import Floats
 from planner.policies.registry import policy_of
 from planner.policies.time_sharing import MARGIN_S, MOST_PATHS, N_PARTS, TimeSharing
 from planner.policies.turns import Course, TurnOption, TurnRetraining, TurnTenant
-from planner.problem import FloatArray
 
 WINDOW_S = 41.0  # a part is a second
 FREE = TimeSharing(turn_cost=0.0)
@@ -147,7 +147,7 @@ def tenants(options: st.SearchStrategy[tuple[TurnOption, ...]], **others: Any) -
 
 
 @st.composite
-def paths_rps(draw: st.DrawFn, n_paths: int) -> FloatArray:
+def paths_rps(draw: st.DrawFn, n_paths: int) -> Floats:
     """On each path one rate, and from some second on another."""
     found = np.empty((n_paths, round(WINDOW_S)))
     for path in found:

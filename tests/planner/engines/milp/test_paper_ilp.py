@@ -18,14 +18,14 @@ from windows import NAMES, tenant, window
 from executor.catalogue import gpu_model
 from executor.mig import Multiset
 from planner.budget import Budget
-from planner.counts import feasible_multisets
+from planner.counts import feasible_multisets, multiset_of
 from planner.engines.milp import paper_ilp
 from planner.engines.milp.paper_ilp import Configs, Held, PaperModel, configurations, formulate, solve_paper_ilp
 from planner.engines.milp.solvers import Solver, SolverAnswer, ask
 from planner.engines.paper.exact import solve_exact
-from planner.engines.paper.plan import TenantDecision, decisions_of, running_at, value_of
+from planner.engines.paper.plan import TenantDecision, decisions_of, schedule_in, value_of
 from planner.engines.paper.static import solve_greedy
-from planner.engines.schedule import WindowFacts
+from planner.engines.schedule import WindowFacts, profiles_at
 from planner.errors import EngineError
 from planner.gains import gain_tables
 from planner.plan import MigPlan, RetrainingSpan, Status
@@ -140,13 +140,14 @@ def kept_by(model: PaperModel, decisions: Sequence[TenantDecision]) -> SolverAns
             for level, task in enumerate(model.tasks[m], start=1):
                 run = decision.retraining
                 own = run if run is not None and run.level == level else None
-                hold(task.held[step], running_at(model.problem, (own,), step), free)
+                running = () if own is None else profiles_at([own], step)
+                hold(task.held[step], multiset_of(model.problem, running), free)
     return ask(Solver.HIGHS, model.program, Budget())
 
 
 def free_instances(model: PaperModel, decisions: Sequence[TenantDecision], step: int) -> list[list[int]]:
     """The instances, by profile, of the first configuration with room for all that is held in the step."""
-    running = running_at(model.problem, [decision.retraining for decision in decisions], step)
+    running = multiset_of(model.problem, profiles_at(schedule_in(decisions), step))
     total = [sum(counts) for counts in zip(*(d.held[step] for d in decisions), running, strict=True)]
     mask = model.problem.unavailable_in(step, step + 1)
     ours = feasible_multisets(model.problem.gpu, model.problem.profile_names, mask)

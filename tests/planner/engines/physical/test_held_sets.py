@@ -11,7 +11,7 @@ from windows import tenant, window
 
 from planner.counts import feasible_multisets, joint_states, multiset_of, profiles_of, tenant_multisets
 from planner.engines.physical.held_sets import HeldSets, anywhere
-from planner.engines.physical.nodes import placed_nodes
+from planner.engines.physical.nodes import nodes_of
 from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
 from planner.problem import Problem, Reconfiguration
@@ -28,7 +28,7 @@ def test_two_tenants_on_an_a100_have_3782() -> None:
 
 @pytest.mark.parametrize("problem", [two_tenants(), *(physical_problem(seed) for seed in range(8))])
 def test_they_are_the_nodes_that_give_everybody_enough(problem: Problem) -> None:
-    nodes, held_sets = placed_nodes(WindowFacts.of(problem)), HeldSets.of(problem)
+    nodes, held_sets = nodes_of(WindowFacts.of(problem)), HeldSets.of(problem)
     wanted = {nodes.sets.entries(node) for node in np.flatnonzero(nodes.is_held)}
     found = [held_sets.entries(index) for index in range(len(held_sets))]
     assert set(found) == wanted
@@ -62,7 +62,7 @@ def test_counted_ones_fit_beside_profiles_wherever_their_counts_do(seed: int) ->
     sets = HeldSets.of(problem, is_counted=True)
     for busy in ((), names[:1], (names[0], names[-1])):
         fits = sets.table.fits_beside(problem.gpu, [anywhere(problem.gpu, name) for name in busy], mask)
-        held = [[place.profile.name for place in layout] + list(busy) for layout in sets.layouts]
+        held = [[place.profile.name for place in layout] + list(busy) for layout in sets.table.layouts]
         feasible = set(feasible_multisets(problem.gpu, names, mask))
         assert fits.tolist() == [multiset_of(problem, own) in feasible for own in held]
 

@@ -13,7 +13,7 @@ from executor.catalogue import gpu_model
 from executor.mig import Layout
 from planner.counts import joint_states, serving_multisets
 from planner.engines.physical.held_sets import HeldSets, anywhere
-from planner.engines.physical.nodes import counted_nodes, placed_nodes
+from planner.engines.physical.nodes import nodes_of
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.schedule import WindowFacts
 from planner.gains import gain_tables
@@ -39,19 +39,19 @@ def problem_of(n_tenants, gpu_name="a100-80gb", n_steps=2):
 
 
 @cache
-def nodes_of(n_tenants):
-    return placed_nodes(WindowFacts.of(problem_of(n_tenants)))
+def nodes_with(n_tenants):
+    return nodes_of(WindowFacts.of(problem_of(n_tenants)))
 
 
 @pytest.mark.parametrize(("n_tenants", "n_sets", "n_held"), [(1, 298, 297), (2, 4377, 3782), (3, 28996, 16758)])
 def test_an_a100_has_as_many_sets_of_placement_and_tenant_as_counted_by_hand(n_tenants, n_sets, n_held):
-    nodes = nodes_of(n_tenants)
-    assert sum(n_tenants ** len(layout) for layout in nodes.sets.layouts) == n_sets
+    nodes = nodes_with(n_tenants)
+    assert sum(n_tenants ** len(layout) for layout in nodes.sets.table.layouts) == n_sets
     assert nodes.is_held.sum() == n_held
 
 
 def test_the_nodes_are_the_held_sets_and_their_parts():
-    nodes, held_sets = nodes_of(2), HeldSets.of(problem_of(2))
+    nodes, held_sets = nodes_with(2), HeldSets.of(problem_of(2))
     parts = {part for index in range(len(held_sets)) for part in _parts(held_sets.entries(index))}
     assert {nodes.sets.entries(i) for i in range(len(nodes))} == parts
 
@@ -64,7 +64,7 @@ def _parts(entries):
 
 
 def test_a_removal_takes_exactly_one_instance_away():
-    nodes = nodes_of(2)
+    nodes = nodes_with(2)
     for node in range(len(nodes)):
         entries = sorted(nodes.sets.entries(node), key=lambda entry: entry[0].sort_key)
         fewer = [nodes.sets.entries(part) for part in nodes.removal[node] if part >= 0]
@@ -72,18 +72,18 @@ def test_a_removal_takes_exactly_one_instance_away():
 
 
 def test_a_node_is_found_by_its_entries():
-    nodes = nodes_of(3)
+    nodes = nodes_with(3)
     some = range(0, len(nodes), 97)
     assert [nodes.sets.index(nodes.sets.entries(node)) for node in some] == list(some)
 
 
 def test_a_part_comes_before_the_whole():
-    nodes = nodes_of(3)
+    nodes = nodes_with(3)
     assert (nodes.removal < np.arange(len(nodes))[:, None]).all()
 
 
 def test_columns_are_the_tenants_multisets():
-    problem, nodes = problem_of(2), nodes_of(2)
+    problem, nodes = problem_of(2), nodes_with(2)
     multisets = serving_multisets(problem, problem.tenants[1])
     for node in range(len(nodes)):
         own = Layout(tuple(place for place, owner in nodes.sets.entries(node) if owner == 1))
@@ -91,7 +91,7 @@ def test_columns_are_the_tenants_multisets():
 
 
 def test_compatible_nodes_form_a_layout_with_what_is_busy():
-    nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
+    nodes, gpu = nodes_with(2), gpu_model("a100-80gb")
     busy = [gpu.placement("3g.40gb@4"), gpu.placement("1g.10gb@1")]
     fits = [gpu.fits([*busy, *(place for place, _ in nodes.sets.entries(i))]) for i in range(len(nodes))]
     assert nodes.compatible(busy).tolist() == fits
@@ -101,20 +101,20 @@ def test_a_profile_is_not_held_more_often_than_the_driver_allows():
     problem = problem_of(1)
     media = replace(problem.tenants[0], capability_rps={"1g.10gb": 10.0, "1g.10gb+me": 10.0})
     problem = replace(problem, tenants=(media,))
-    nodes = placed_nodes(WindowFacts.of(problem))
+    nodes = nodes_of(WindowFacts.of(problem))
     beside = nodes.compatible([problem.gpu.placement("1g.10gb+me@6")])
     names = [{place.profile.name for place, _ in nodes.sets.entries(i)} for i in np.flatnonzero(beside)]
     assert set().union(*names) == {"1g.10gb"}
 
 
 def test_nothing_is_compatible_with_placements_that_exclude_each_other():
-    nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
+    nodes, gpu = nodes_with(2), gpu_model("a100-80gb")
     assert not nodes.compatible([gpu.placement("1g.10gb@1"), gpu.placement("1g.10gb@1")]).any()
 
 
 def test_counted_nodes_are_the_joint_multisets():
     problem = problem_of(2)
-    counted = counted_nodes(WindowFacts.of(problem))
+    counted = nodes_of(WindowFacts.of(problem), is_counted=True)
     assert counted.is_held.sum() == len(joint_states(problem)) == 146
 
 
@@ -124,13 +124,13 @@ def column_of(nodes):
 
 @pytest.mark.parametrize("n_tenants", [1, 2, 3])
 def test_counted_nodes_are_the_placed_ones_with_their_placements_forgotten(n_tenants):
-    counted = counted_nodes(WindowFacts.of(problem_of(n_tenants)))
-    assert np.array_equal(column_of(counted), column_of(nodes_of(n_tenants)))
+    counted = nodes_of(WindowFacts.of(problem_of(n_tenants)), is_counted=True)
+    assert np.array_equal(column_of(counted), column_of(nodes_with(n_tenants)))
     assert len(counted) == len(column_of(counted))
 
 
 def test_a_removal_of_a_counted_node_takes_exactly_one_instance_away():
-    counted = counted_nodes(WindowFacts.of(problem_of(2)))
+    counted = nodes_of(WindowFacts.of(problem_of(2)), is_counted=True)
     sizes = np.array([sum(multiset) for multiset in serving_multisets(problem_of(2), problem_of(2).tenants[0])])
     size = sizes[counted.column].sum(axis=0)
     for node, parts in enumerate(counted.removal):
@@ -140,14 +140,14 @@ def test_a_removal_of_a_counted_node_takes_exactly_one_instance_away():
 def test_an_initial_set_that_serves_nobody_is_a_counted_node_all_the_same():
     problem = problem_of(2)
     held = (HeldInstance(problem.gpu.placement("4g.40gb@0"), "t0", 0),)
-    counted = counted_nodes(WindowFacts.of(replace(problem, initial=PhysicalState(held))))
+    counted = nodes_of(WindowFacts.of(replace(problem, initial=PhysicalState(held))), is_counted=True)
     assert not counted.is_held[counted.initial]
 
 
 @pytest.mark.parametrize("busy", [(), ("3g.40gb",), ("1g.10gb", "2g.20gb"), ("7g.80gb",), ("4g.40gb", "4g.40gb")])
 def test_what_fits_on_placements_fits_on_counts(busy):
-    nodes, gpu = nodes_of(2), gpu_model("a100-80gb")
-    counted = counted_nodes(WindowFacts.of(problem_of(2)))
+    nodes, gpu = nodes_with(2), gpu_model("a100-80gb")
+    counted = nodes_of(WindowFacts.of(problem_of(2)), is_counted=True)
     ways = product(*(gpu.placements([name]) for name in busy))
     placed = np.any([nodes.compatible(way) for way in ways], axis=0)
     number = {tuple(column): node for node, column in enumerate(counted.column.T)}
@@ -211,7 +211,7 @@ def best_by_pairs(problem, nodes, retraining, place):
 def test_the_program_finds_the_best_of_all_held_sets_and_epochs(seed):
     problem = small_problem(seed)
     facts = WindowFacts.of(problem)
-    nodes = placed_nodes(facts)
+    nodes = nodes_of(facts)
     name = ("1g.6gb", "2g.12gb")[seed % 2]
     retraining, place = Retraining(1, 1, name, 1 + seed, 3 + seed), problem.gpu.placement(f"{name}@2")
     program = HeldSetPath(facts, nodes)

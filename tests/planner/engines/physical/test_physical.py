@@ -21,8 +21,7 @@ from planner.engines.physical.search import Search
 from planner.engines.physical.static import greedy_schedule
 from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
-from planner.feasibility import RULE_MIN_PROFILE
-from planner.plan import Status
+from planner.plan import Rule, Status
 from planner.problem import (
     HeldInstance,
     PhysicalState,
@@ -297,7 +296,7 @@ def test_slices_that_change_hands_faster_than_layouts_can_are_told_with_tenant_a
     items = (*SWAPPED[:1], Unavailable((4, 5, 6, 7), 3, 4), Unavailable((0, 1, 2, 3), 4))
     assert solve_physical(swapped(items=items)).status.has_plan
     reason = solve_physical(swapped(items=items, overhead_s=2.0)).infeasibility
-    assert (reason.tenant, reason.rule) == ("a", RULE_MIN_PROFILE)
+    assert (reason.tenant, reason.rule) == ("a", Rule.MIN_PROFILE)
     assert "and which memory slices are not ours" in reason.message
 
 

@@ -7,7 +7,7 @@ import pytest
 from problems import physical_problem, with_unavailable
 
 from benchmarks.speed.problems import random_problem
-from planner.engines.physical.nodes import counted_nodes, on_counts, placed_nodes
+from planner.engines.physical.nodes import nodes_of, on_counts
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.placing import Placer
 from planner.engines.physical.plan import with_held
@@ -24,7 +24,7 @@ def random_window(seed: int, n_tenants: int) -> Problem:
 def placed_plans(problem: Problem):
     """The earliest schedule's best path on counts, and its first placements as plans."""
     facts, schedule = WindowFacts.of(problem), earliest_schedule(problem)
-    nodes = counted_nodes(facts)
+    nodes = nodes_of(facts, is_counted=True)
     path = HeldSetPath(facts, nodes).path(on_counts(facts, schedule))
     placer = Placer(facts, nodes)
     ways = [] if np.isneginf(path.value) else list(placer.ways(path, schedule))[:3]
@@ -35,8 +35,8 @@ def placed_plans(problem: Problem):
 @pytest.mark.parametrize("n_tenants", [1, 2, 3])
 def test_hardly_more_sets_are_counted_than_there_are_placed_nodes(n_tenants: int) -> None:
     facts = WindowFacts.of(random_window(0, n_tenants))
-    n_nodes = len(placed_nodes(facts))
-    assert n_nodes <= Placer(facts, counted_nodes(facts)).n_sets() <= 1.1 * n_nodes
+    n_nodes = len(nodes_of(facts))
+    assert n_nodes <= Placer(facts, nodes_of(facts, is_counted=True)).n_sets() <= 1.1 * n_nodes
 
 
 @pytest.mark.parametrize("seed", range(6))
