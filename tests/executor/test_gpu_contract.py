@@ -163,7 +163,7 @@ def folder_bench(
 
 
 def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextManager[None]]) -> Bench:
-    files = gpu.shares.files = Faulty(gpu.shares.files)
+    files = gpu.files = gpu.shares.files = Faulty(gpu.shares.files)
     return folder_bench(gpu, files, client_in)
 
 

@@ -297,7 +297,7 @@ class CpuWorld(FolderWorld):
         self.kernel, self.next_pid = Kernel(base, version), 4711
         gpu, truth = (CpuGpu(CpuCut(1.0, slices), base, self.kernel.ways()) for _ in range(2))
         super().__init__(gpu, truth)
-        gpu.shares.files = self.files
+        gpu.files = gpu.shares.files = self.files
 
     def take_away(self, gi_id: int) -> None:
         for pid in self.truth.processes().get(gi_id, ()):

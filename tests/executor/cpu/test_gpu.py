@@ -177,7 +177,7 @@ def test_no_more_cores_are_cut_than_there_are(kernel: Kernel, tmp_path: Path) ->
 
 
 def test_a_call_that_this_user_may_not_make_is_no_use_to_try_again(gpu: CpuGpu, kernel: Kernel) -> None:
-    gpu.shares.files = files = Faulty(kernel)
+    gpu.files = gpu.shares.files = files = Faulty(kernel)
     files.refuses = lambda call, _: errno.EACCES if call == "make" else 0
     with pytest.raises(PermanentGpuError, match="Permission denied; shares of the CPU need write access to"):
         made(gpu, "1c@0")
