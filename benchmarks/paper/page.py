@@ -253,9 +253,9 @@ class Figures:
         return pd.Series({one.at: self.means[one.name][policy] - self.means[GIVEN.name][OURS] for one in experiments})
 
     def leads_by_turn_cost(self, name: str) -> pd.Series[float]:
-        """Points by which sharing by time is ahead of ours, by what a turn costs, %."""
-        means = self.means[name]
-        known = {cost: means[policy] - means[OURS] for policy, cost in TURN_COSTS_PCT.items() if policy in means}
+        """Points by which sharing by time is ahead of ours, mean of windows, by what a turn costs, %."""
+        ahead = ahead_of_ours(self.rows[name], "windows")
+        known = {cost: ahead[policy].mean().mean() for policy, cost in TURN_COSTS_PCT.items() if policy in ahead}
         return pd.Series(known, dtype=float)
 
     def leads(self, name: str, of: str, policies: Sequence[str]) -> dict[str, Interval]:
@@ -301,9 +301,9 @@ class Figures:
         return pd.Series({label: own[policy] - own[OURS] for label, own in means.items()}, dtype=float)
 
     def workloads_ahead(self, name: str, policy: str) -> list[str]:
-        """The workloads on which the policy's goodput over the whole run is above ours."""
-        goodput = self.goodput[name]
-        return list(goodput.index[goodput[policy] > goodput[OURS]])
+        """The workloads on which the policy's goodput is above ours, mean of windows."""
+        ahead = ahead_of_ours(self.rows[name], "windows")[policy].mean()
+        return list(ahead.index[ahead > 0])
 
     def losses_where_ahead(self, name: str, policy: str) -> pd.Series[float]:
         """By class, points that it loses more than ours: means of the workloads on which it is ahead, largest first."""

@@ -6,6 +6,7 @@ All have one width, a look for each policy, and the same bytes for the same figu
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -341,6 +342,9 @@ def _name_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
         axes.annotate(policy, end, (1.04, height), arrowprops={**arrow, "color": style_of(policy).colour}, **look)
 
 
+_MOST_MARKS = 6
+"""Of a legend, in one line."""
+
 _BAND = "#F4F4F4"
 
 _BELOW = 0.3
@@ -354,7 +358,9 @@ def differences(plot: Plot, section: Section, results: Results) -> Figure:
     of = plot.kind
     rows = results[run_of(section, results)[0].name]
     found = ahead_of_ours(rows, of)
-    figure, axes = canvas(plot.title, 1.4 + 0.265 * len(found), left_in=1.75, right_in=1.75, top_in=0.7)
+    named = labels(_beside_ours(rows))
+    left_in = max(1.75, 0.083 * max(len(named[name]) for name in found))
+    figure, axes = canvas(plot.title, 1.4 + 0.265 * len(found), left_in=left_in, right_in=1.75, top_in=0.7)
     axes.axvline(0, color=style_of(OURS).colour, linewidth=1.2)
     for place, (name, ahead) in enumerate(found.items()):
         points, mean = ahead.mean(axis=1), interval(ahead, BLOCK[of])
@@ -363,7 +369,6 @@ def differences(plot: Plot, section: Section, results: Results) -> Figure:
         axes.plot([mean.low, mean.high], [place, place], color=style.colour, linewidth=1.8)
         axes.plot(mean.mean, place, style.marker, color=style.colour)
         _tell(axes, place, f"{mean.mean:+.2f} [{mean.low:+.2f}, {mean.high:+.2f}]")
-    named = labels(_beside_ours(rows))
     name_rows(axes, [named[name] for name in found])
     axes.set_xlabel(plot.axis)
     marks = (
@@ -392,7 +397,8 @@ def groups(plot: Plot, section: Section, results: Results) -> Figure:
     experiments = run_of(section, results)
     rows = pd.concat([results[one.name] for one in experiments])
     names = list(dict.fromkeys(rows["policy"]))
-    figure, axes = canvas(plot.title, 1.3 + 0.55 * len(experiments), left_in=2.4, top_in=0.75)
+    top_in = 0.75 if len(names) <= _MOST_MARKS else 0.95
+    figure, axes = canvas(plot.title, 0.55 + top_in + 0.55 * len(experiments), left_in=2.4, top_in=top_in)
     for place, one in enumerate(experiments):
         if place % 2 == 0:
             axes.axhspan(place - 0.5, place + 0.5, color=_BAND, linewidth=0, zorder=0)
@@ -406,7 +412,8 @@ def groups(plot: Plot, section: Section, results: Results) -> Figure:
     axes.tick_params(axis="y", labelsize=8)
     axes.set_xlabel(plot.axis)
     marks = [handle(name, label) for name, label in labels(rows).items()]
-    axes.legend(handles=marks, loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=len(marks), columnspacing=1.2)
+    n_columns = math.ceil(len(marks) / math.ceil(len(marks) / _MOST_MARKS))
+    axes.legend(handles=marks, loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=n_columns, columnspacing=1.2)
     return figure
 
 
