@@ -186,6 +186,8 @@ def test_the_first_hint_can_be_followed(environment: Path, tmp_path: Path) -> No
 
 AS_JSON = {
     "report": "report run --json",
+    "runs": "runs . --json",
+    "diff": "diff run run --json",
     "plan": "plan --problem problem.json --engine paper-ilp --json",
     "whatif": "whatif small.yaml --vary load=x0.5 --jobs 1 --json",
     "compare": "compare small.yaml --windows 1 --policies equal --jobs 1 --json",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from executor.catalogue import gpu_model
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from executor.cuts import CpuCut
 from migrator.commands import profile as command
@@ -179,7 +180,8 @@ def test_on_a_mig_gpu_processes_are_given_their_devices_and_others_keep_theirs(
 
 
 def figure(profile: str, rate_rps: float, cores: float = 1.0, strategy: str | None = None) -> Figure:
-    stage = Stage(CUT.model.layout([CUT.model.placement(f"{profile}@0")]), "m", Load(32, strategy), 1, (profile,))
+    gpu = gpu_model(CUT.name)
+    stage = Stage(gpu.layout([gpu.placement(f"{profile}@0")]), "m", Load(32, strategy), 1, (profile,))
     return Figure(stage, profile, 0.1, 0.1, 0.1, rate_rps, cores)
 
 
