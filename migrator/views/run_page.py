@@ -23,7 +23,7 @@ from migrator.log import records
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.diff import Diff
 from migrator.log.report import Report, WindowReport, report_of
-from migrator.log.runlog import CONFIG_FILE, ReadLog
+from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
 from migrator.log.timeline import PHASES, Course, Held, courses, held, n_seconds, new_models
 from migrator.views.diff import cause_text, headline, row_name
 from migrator.views.ending import LOSSES_IN_WORDS
@@ -130,7 +130,8 @@ def _state(log: ReadLog, report: Report) -> str | None:
         case "interrupted":
             return "the run was interrupted" if report.reason is None else f"the run ended: {report.reason}"
         case _:
-            return f"running or cut off: seen up to second {log.entries[-1].at_s:.1f}"
+            how = "still running" if is_being_written(log.folder) else "cut off"
+            return f"{how}: seen up to second {log.entries[-1].at_s:.1f}"
 
 
 def _config(log: ReadLog) -> str:

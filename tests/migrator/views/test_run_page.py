@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from migrator.errors import LogError
 from migrator.log.account import accounts
 from migrator.log.report import report_of
-from migrator.log.runlog import EVENTS_FILE, ReadLog, log_in, read_log
+from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
 from migrator.log.timeline import held, new_models
 from migrator.views.as_json import report_to_json
 from migrator.views.run_page import MOST_POINTS, extremes, run_to_html
@@ -180,8 +180,16 @@ def test_a_void_window_and_blind_seconds_are_hatched_and_named() -> None:
     assert [note["text"] for note in layout["annotations"] if note["text"] in ("blind", "void")] == ["blind", "void"]
     hatched = [trace for trace in data_in(text)["time"]["data"] if trace["name"] in ("blind", "void")]
     assert [(trace["base"], trace["x"]) for trace in hatched] == [([1], [1]), ([3.0], [3.0])]
-    assert "running or cut off: seen up to second 4.0" in text
+    assert "cut off: seen up to second 4.0" in text
     assert "void: in no total" in text
+
+
+def test_a_run_that_goes_on_says_so_and_how_far_it_was_seen(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "run", "seed: 1\n") as log:
+        records.append(log, *records.tiny()[:-2])
+        text = page(read_log(tmp_path / "run"))
+    assert "still running: seen up to second 4.0" in text
+    assert "cut off: seen up to second 4.0" in page(read_log(tmp_path / "run"))
 
 
 def test_a_part_of_a_run_has_the_seconds_and_windows_that_were_asked_for(small) -> None:
