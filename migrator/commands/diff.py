@@ -44,8 +44,8 @@ def diff_command(
 
     Raises:
         LogError: A folder holds no log of ours.
-        MigratorError: The runs have nothing in common; or ``hindsight`` is asked of a run that is not simulated, or of
-            runs on other requests.
+        MigratorError: The runs have nothing in common; or ``hindsight`` is asked of a run that is not simulated, that
+            has no instances, or whose config gives other requests by now, or of runs on other requests.
         ConfigError: The first run's config cannot be used for ``hindsight``.
     """
     if html is not None:
@@ -54,9 +54,12 @@ def diff_command(
     one, against = read_log(run), read_log(other)
     found = diff_of(one, against)
     if hindsight:
+        for log in (one, against):
+            _require_simulated(log)
         if not found.same_requests:
             raise MigratorError(f"--hindsight: {run} and {other} had other requests, so that no simulation fits both")
-        found = diff_of(one, against, _known(one))
+        longer = one if one.header.windows >= against.header.windows else against
+        found = diff_of(one, against, _known(longer))
     if html is not None:
         write_output("--html", html, diff_to_html(found, str(run), str(other)))
     if as_json:
@@ -65,12 +68,15 @@ def diff_command(
         print_diff(found, output())
 
 
-def _known(log: ReadLog) -> ReadLog:
-    """The run's requests under the planner that knows them before they come."""
+def _require_simulated(log: ReadLog) -> None:
     if log.header.backend is not None:
         raise MigratorError(
             f"--hindsight: {log.folder} was no simulated run; what its requests would have had is unknown"
         )
+
+
+def _known(log: ReadLog) -> ReadLog:
+    """The requests of the run's config under the planner that knows them before they come."""
     path = log.folder / CONFIG_FILE
     setting, traffic = assemble(read_config(path), str(path))
     with progress().status("simulating the same requests with arrivals known"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from migrator.errors import LogError
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
 from migrator.outputs import require_writable, write_output
 from migrator.views.page import require_plot_extra
@@ -32,5 +33,8 @@ def write_page(path: Path, folder: Path, from_s: int = 0, to_s: int | None = Non
     """
     from migrator.views.run_page import run_to_html  # noqa: PLC0415 - a run without a page should not wait for it
 
-    rival = read_log(folder / AGAINST) if (folder / AGAINST / EVENTS_FILE).is_file() else None
+    try:
+        rival = read_log(folder / AGAINST)
+    except LogError:
+        rival = None
     write_output("--html", path, run_to_html(read_log(folder), rival, from_s, to_s))

@@ -124,8 +124,11 @@ def print_run(
         warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
     elif rival is not None:
         with progress().status(f"simulating {escape(rival.name)} on the same requests"):
-            shutil.rmtree(folder / AGAINST, ignore_errors=True)
-            log_of_rival = simulated(setting, traffic, rival, View(), into=folder / AGAINST)
+            part = folder / f"{AGAINST}.part"  # what is there under its own name is whole
+            for old in (part, folder / AGAINST):
+                shutil.rmtree(old, ignore_errors=True)
+            log_of_rival = simulated(setting, traffic, rival, View(), into=part)
+            part.rename(folder / AGAINST)
         print_against(log_of_run, log_of_rival, output())
     if html is not None:
         write_page(html, folder)

@@ -50,11 +50,11 @@ def runs_command(
 def _standing(folder: Path) -> dict[str, object]:
     """How the run in the folder stands; ``state`` says what is wrong with a log that cannot be read."""
     known: dict[str, object] = dict.fromkeys(("policy", "workload", "windows_done", "windows", "goodput_pct"))
+    is_open = is_being_written(folder)
     try:
         report = report_of(read_log(folder))
     except LogError as error:
         return {"run": str(folder), **known, "state": f"damaged: {error}"}
-    is_running = report.ending == "torn" and is_being_written(folder)
     return {
         "run": str(folder),
         "policy": report.header.policy,
@@ -62,5 +62,5 @@ def _standing(folder: Path) -> dict[str, object]:
         "windows_done": sum(not window.is_void for window in report.windows),
         "windows": report.header.windows,
         "goodput_pct": None if report.total is None else report.total.requests.goodput_pct,
-        "state": "running" if is_running else report.ending,
+        "state": "running" if is_open and report.ending != "finished" else report.ending,
     }

@@ -133,6 +133,18 @@ def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> Sec
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
 
 
+def account_in(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[int]) -> Account:
+    """All tenants' account over these windows, each of them settled."""
+    window_s = round(log.header.window_s)
+    seconds = [second for window in windows for second in range(window * window_s, (window + 1) * window_s)]
+    return Account(
+        **{
+            item.name: float(sum(getattr(own, item.name)[seconds].sum() for own in known.values()))
+            for item in fields(Account)
+        }
+    )
+
+
 def could_serve(tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
 

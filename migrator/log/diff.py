@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -19,7 +19,7 @@ from msgspec import to_builtins
 from migrator.errors import LogError, MigratorError
 from migrator.log.account import SecondAccounts, accounts
 from migrator.log.runlog import CONFIG_FILE, ReadLog
-from migrator.log.timeline import Course, Held, NewModel, courses, held, new_models
+from migrator.log.timeline import Course, Held, NewModel, courses, held, n_seconds, new_models
 from planner.files.strict import read_document
 
 ROWS = ("wrong_old", "wrong_new", "capacity", "reconfiguration", "forecast", "queueing", "mix")
@@ -132,26 +132,31 @@ def diff_of(one: ReadLog, other: ReadLog, hindsight: ReadLog | None = None) -> D
     common = [name for name in names[0] if name in names[1]]
     windows = tuple(sorted(set(one.settled) & set(other.settled)))
     _require_something(one, other, common, windows)
-    known = [_accounts(log, hindsight) for log in (one, other)]
-    seconds = _seconds(windows, round(one.header.window_s))
+    blind = {window: _blind_in(window, one, other) for window in windows}
+    of_window = {window: _seconds(one, window, blind[window]) for window in windows}
+    seconds = [second for own in of_window.values() for second in own]
+    known = [accounts(log) for log in (one, other)]
+    if hindsight is not None:
+        _require_same_requests(one, known[0], accounts(hindsight), common, seconds)
+        known = [
+            _with_forecast(log, own, accounts(hindsight), common) for log, own in zip((one, other), known, strict=True)
+        ]
     arrivals = [sum(float(own[name].arrivals[seconds].sum()) for name in common) for own in known]
     goodput = [sum(float(own[name].goodput[seconds].sum()) for name in common) for own in known]
     same = all(np.array_equal(known[0][name].arrivals[seconds], known[1][name].arrivals[seconds]) for name in common)
     gains = tuple(
-        Gain(window, name, _gain(known, name, _seconds((window,), round(one.header.window_s)), arrivals))
-        for window in windows
-        for name in common
+        Gain(window, name, _gain(known, name, of_window[window], arrivals)) for window in windows for name in common
     )
     return Diff(
         unlike=tuple(_unlike(one, other, same_requests=same)),
         same_requests=same,
         n_requests=(round(arrivals[0]), round(arrivals[1])),
         windows=windows,
-        left_out=tuple(_left_out(one, other, names)),
+        left_out=tuple(_left_out(one, other, names, sum(map(len, blind.values())))),
         goodput_pct=(_pct(goodput[0], arrivals[0]), _pct(goodput[1], arrivals[1])),
         gains=gains,
         knows_forecast=hindsight is not None,
-        layouts_differ_s=_first_difference_s(held(one), held(other)),
+        layouts_differ_s=_first_difference_s(held(one), held(other), min(n_seconds(one), n_seconds(other))),
         causes=_causes(gains, one, other),
     )
 
@@ -167,23 +172,50 @@ def _require_something(one: ReadLog, other: ReadLog, common: Sequence[str], wind
         raise MigratorError(f"{one.folder} and {other.folder} have no settled window in common")
 
 
-def _accounts(log: ReadLog, hindsight: ReadLog | None) -> dict[str, SecondAccounts]:
-    own = accounts(log)
-    if hindsight is None or log.header.sharing != "instances":
-        return own
-    known = accounts(hindsight)
-    n = {name: len(account.arrivals) for name, account in own.items()}
-    return {
-        name: account.with_forecast(known[name].in_time[: n[name]]) for name, account in own.items() if name in known
-    }
+def _require_same_requests(
+    one: ReadLog,
+    own: Mapping[str, SecondAccounts],
+    known: Mapping[str, SecondAccounts],
+    names: Sequence[str],
+    seconds: Sequence[int],
+) -> None:
+    for name in names:
+        came, simulated = own[name].arrivals, known[name].arrivals if name in known else np.zeros(0)
+        n = max(seconds, default=-1) + 1
+        if len(simulated) < n or not np.array_equal(came[seconds], simulated[seconds]):
+            raise MigratorError(
+                f"{one.folder}: {CONFIG_FILE} and its traces give other requests of {name} now than the run had"
+            )
+
+
+def _with_forecast(
+    log: ReadLog, own: Mapping[str, SecondAccounts], known: Mapping[str, SecondAccounts], names: Sequence[str]
+) -> dict[str, SecondAccounts]:
+    if log.header.sharing != "instances":
+        raise MigratorError(
+            f"{log.folder}: {log.header.policy} has no instances, so that nothing tells what a forecast cost it"
+        )
+    found = dict(own)
+    for name in names:
+        in_time = np.zeros(len(own[name].arrivals))
+        n = min(len(in_time), len(known[name].in_time))
+        in_time[:n] = known[name].in_time[:n]
+        found[name] = own[name].with_forecast(in_time)
+    return found
 
 
 def _pct(part: float, of: float) -> float:
     return 100 * part / of if of else 0.0
 
 
-def _seconds(windows: Iterable[int], window_s: int) -> list[int]:
-    return [second for window in windows for second in range(window * window_s, (window + 1) * window_s)]
+def _blind_in(window: int, *logs: ReadLog) -> set[int]:
+    """Seconds of the window that are in no figure of some of the runs."""
+    return {second for log in logs for first, end in log.settled[window].blind for second in range(first, end)}
+
+
+def _seconds(log: ReadLog, window: int, left_out: set[int]) -> list[int]:
+    window_s = round(log.header.window_s)
+    return [second for second in range(window * window_s, (window + 1) * window_s) if second not in left_out]
 
 
 def _gain(
@@ -208,6 +240,9 @@ def _unlike(one: ReadLog, other: ReadLog, *, same_requests: bool) -> Iterator[st
     if one.header.policy != other.header.policy:
         yield f"policy: {one.header.policy} against {other.header.policy}"
     configs = [_flat(_config(log)) for log in (one, other)]
+    for log in (one, other):
+        if not (log.folder / CONFIG_FILE).is_file():
+            yield f"config: {log.folder} has none any more, so that its keys cannot be compared"
     told = {key: values for key, values in _differing(*configs) if key != "name"}
     for key, values in _differing(*(_flat(to_builtins(log.header)) for log in (one, other))):
         if key.rpartition(".")[2] not in _DERIVED and key not in told:
@@ -246,7 +281,9 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterat
             yield key, values
 
 
-def _left_out(one: ReadLog, other: ReadLog, names: Sequence[Sequence[str]]) -> Iterator[str]:
+def _left_out(one: ReadLog, other: ReadLog, names: Sequence[Sequence[str]], n_blind: int) -> Iterator[str]:
+    if n_blind:
+        yield f"{n_blind} seconds in which it is not known what stood on one of the GPUs"
     for log, own, others in ((one, names[0], names[1]), (other, names[1], names[0])):
         for name in own:
             if name not in others:
@@ -263,8 +300,8 @@ _Edge = tuple[float, tuple[str, str, str], int]
 """When, what (a place, whose, for what), and by how much the number of those that hold it changes."""
 
 
-def _first_difference_s(one: Sequence[Held], other: Sequence[Held]) -> float | None:
-    """When, first, the two do not hold the same for the same."""
+def _first_difference_s(one: Sequence[Held], other: Sequence[Held], end_s: float) -> float | None:
+    """When, first and before ``end_s``, the two do not hold the same for the same."""
 
     def edges(spans: Sequence[Held], weight: int) -> Iterator[_Edge]:
         for span in spans:
@@ -276,6 +313,8 @@ def _first_difference_s(one: Sequence[Held], other: Sequence[Held]) -> float | N
     for at_s, together in groupby(sorted([*edges(one, 1), *edges(other, -1)]), key=lambda edge: edge[0]):
         for _, key, weight in together:
             balance[key] += weight
+        if at_s >= end_s:
+            return None
         if any(balance.values()):
             return float(at_s)
     return None
@@ -301,25 +340,29 @@ def _causes(gains: Sequence[Gain], one: ReadLog, other: ReadLog) -> tuple[Cause,
 def _why(
     window: int, tenant: str, row: str, models: Sequence[Sequence[NewModel]], able: Sequence[Course], window_s: int
 ) -> str:
+    """What the logs say that may stand behind a gain: of models, or of what could be answered."""
+    seconds = slice(window * window_s, (window + 1) * window_s)
     if row in ("wrong_old", "wrong_new"):
         own = [
-            [one for one in found if (one.window, one.tenant) == (window, tenant) and not one.is_part]
+            [one for one in found if one.tenant == tenant and seconds.start <= one.at_s < seconds.stop]
             for found in models
         ]
         if own[0] and own[1]:
             later_s = own[0][0].at_s - own[1][0].at_s
-            right = f"to {100 * own[0][0].after:.1f} % instead of {100 * own[1][0].after:.1f} %"
-            if abs(later_s) < 0.5:
-                return f"retrained at the same time, {right}"
-            return f"retrained {abs(later_s):.0f} s {'later' if later_s > 0 else 'earlier'}"
+            when = (
+                "at the same time"
+                if abs(later_s) < 0.5
+                else f"{abs(later_s):.0f} s {'later' if later_s > 0 else 'earlier'}"
+            )
+            after = [100 * found[-1].after for found in own]
+            to = f", to {after[0]:.1f} % instead of {after[1]:.1f} %" if abs(after[0] - after[1]) >= 0.05 else ""
+            return f"a better model {when}{to}"
         if own[0] or own[1]:
-            return "retrained, the other was not" if own[0] else "not retrained, the other was"
-        return "neither was retrained"
+            return "a better model, the other had none" if own[0] else "no better model, the other had one"
+        begun = [100 * course.accuracy[seconds.start] for course in able]
+        return f"a model {begun[0]:.1f} % right instead of {begun[1]:.1f} %" if abs(begun[0] - begun[1]) >= 0.05 else ""
     if row in ("capacity", "reconfiguration", "forecast"):
-        seconds = slice(window * window_s, (window + 1) * window_s)
-        means = [
-            float(np.nanmean(own.could[seconds])) if not np.isnan(own.could[seconds]).all() else None for own in able
-        ]
-        if None not in means:
+        means = [np.nan_to_num(own.could[seconds]).mean() for own in able]
+        if round(means[0]) != round(means[1]):
             return f"what served could answer {means[0]:.0f} requests a second instead of {means[1]:.0f}"
     return ""

@@ -134,7 +134,7 @@ def _sums(header: RunStarted, started: WindowStarted, name: str, promise: Promis
     first = first_second(header, started)
     covered = slice(started.window * window_s + first, (started.window + 1) * window_s)
     arrivals, capacity = account.arrivals[covered], account.capacity[covered]
-    forecast = _by_second(started.forecast.tenants[name].mean_rps, header.step_s, window_s)[first:]
+    forecast = by_second(started.forecast.tenants[name].mean_rps, header.step_s, window_s)[first:]
     return _Sums(
         expected=promise.arrivals,
         promised_in_time=promise.in_time or 0.0,
@@ -149,11 +149,11 @@ def _sums(header: RunStarted, started: WindowStarted, name: str, promise: Promis
     )
 
 
-def _by_second(mean_rps: list[float], step_s: float, window_s: int) -> FloatArray:
+def by_second(mean_rps: Sequence[float], step_s: float, window_s: int) -> FloatArray:
     """Requests of each second, ``(window_s,)``; a step's are spread evenly over it."""
     until = np.concatenate([[0.0], np.cumsum(np.array(mean_rps) * step_s)])
-    by_second: FloatArray = np.diff(np.interp(np.arange(window_s + 1), np.arange(len(until)) * step_s, until))
-    return by_second
+    found: FloatArray = np.diff(np.interp(np.arange(window_s + 1), np.arange(len(until)) * step_s, until))
+    return found
 
 
 def _surprise(window: int, tenant: str | None, sums: _Sums) -> Surprise | None:

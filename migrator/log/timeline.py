@@ -16,6 +16,7 @@ from migrator.log.account import could_serve
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
 from migrator.log.live import known_of
 from migrator.log.runlog import ReadLog
+from migrator.log.surprise import by_second
 from workloads.arrays import FloatArray
 
 PHASES = ("creating", "starting", "serving", "retraining", "ending", "others")
@@ -139,18 +140,27 @@ def _phases(
         yield "starting", at_s, ready_s
         yield doing, ready_s, min(until_s, last_s)
         at_s = until_s
-    if at_s < item.end_s:
-        yield "starting", at_s, item.end_s
-    yield "ending", min(last_s, item.end_s), max(drained_s, item.gone_s)
+    if not item.served:
+        yield "starting", at_s, item.up_s
+        at_s = max(at_s, item.up_s)
+    # What has failed for good holds its slices until it is destroyed, as what has done its work does.
+    yield "ending", min(at_s, last_s, item.end_s), max(drained_s, item.gone_s)
 
 
 def _of_others(log: ReadLog, end_s: float) -> Iterator[Held]:
     gpu = gpu_model(log.header.gpu)
     since_s: dict[str, float] = {}
-    for entry in log.entries_of(records.Others):
-        since_s |= dict.fromkeys(entry.record.came, entry.at_s)
-        for name in entry.record.left:
-            yield _others(gpu.placement(name), since_s.pop(name, 0.0), entry.at_s)
+    last_s = 0.0
+    for entry in log.entries:
+        if isinstance(entry.record, records.Resumed):  # nobody knows what they did meanwhile; who stays is seen anew
+            for name, from_s in since_s.items():
+                yield _others(gpu.placement(name), from_s, last_s)
+            since_s = {}
+        elif isinstance(entry.record, records.Others):
+            since_s = dict.fromkeys(entry.record.came, entry.at_s) | since_s
+            for name in entry.record.left:
+                yield _others(gpu.placement(name), since_s.pop(name, 0.0), entry.at_s)
+        last_s = entry.at_s
     for name, from_s in since_s.items():
         yield _others(gpu.placement(name), from_s, end_s)
 
@@ -223,9 +233,6 @@ def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance],
         own = closing.tenants[tenant.name]
         for key, series in counted.items():
             series[window * window_s : (window + 1) * window_s] = getattr(own, key) or np.nan
-        for first, end in closing.blind:
-            for series in counted.values():
-                series[first:end] = np.nan
     is_instances = log.header.sharing == "instances"
     could = could_serve(tenant, instances, starts_s)[0] if is_instances else counted["could_serve"]
     forecast = {key: unknown() for key in ("mean_rps", "low_rps", "high_rps")}
@@ -234,12 +241,14 @@ def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance],
         first = round(started.start_s)
         seconds = np.arange(first, min(first + window_s, n))
         for key, series in forecast.items():
-            by_step = np.asarray(getattr(own_forecast, key), dtype=np.float64)
-            step = np.minimum(((seconds - first) / log.header.step_s).astype(np.int64), len(by_step) - 1)
-            series[seconds] = by_step[step]
+            series[seconds] = by_second(getattr(own_forecast, key), log.header.step_s, window_s)[: len(seconds)]
     accuracy = unknown()
     for at_s, share, _ in steps:
         accuracy[math.ceil(at_s) :] = share
+    for closing in log.settled.values():
+        for first, end in closing.blind:
+            for series in (*counted.values(), could, accuracy):
+                series[first:end] = np.nan
     return Course(
         arrivals=counted["arrivals"],
         in_time=counted["in_time"],

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from executor.catalogue import gpu_model
 from migrator.console import escape
-from migrator.log.account import Account, accounts
+from migrator.log.account import Account, account_in, accounts
 from migrator.log.changes import RETRAINING, Instance, changes_in
 from migrator.log.runlog import ReadLog
 from migrator.views.palette import shown
@@ -71,7 +71,7 @@ def _moments(item: Instance) -> tuple[float, float, float]:
 
 def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
     """Print what the run's policy won over the rival's, what it lost and why; both logs are of the same requests."""
-    own, other = _account(log), _account(rival)
+    own, other = (account_in(log, accounts(one), log.settled) for one in (log, rival))
     if not own.arrivals:
         return
     gained = own.goodput - other.goodput
@@ -89,10 +89,6 @@ def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
         f"{100 * share:.1f} % {LOSSES_IN_WORDS[cause]}" for cause, share in _lost(own) if 100 * share >= _LEAST_POINTS
     ]
     console.print(f"[bold]Lost[/] all the same: {'; '.join(lost) if lost else 'next to nothing'}. Simulated.")
-
-
-def _account(log: ReadLog) -> Account:
-    return sum((own.total for own in accounts(log).values()), Account())
 
 
 def _lost(account: Account) -> list[tuple[str, float]]:

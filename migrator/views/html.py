@@ -109,7 +109,7 @@ def comparison_to_html(scores: Sequence[Score], fairness: Fairness, stride_s: in
 
 def without_folders(text: str) -> str:
     """The text with files instead of their full paths, which say something of this machine alone."""
-    return re.sub(r"(?<![\w.])/(?:[^\s/;,]+/)+", "", text)
+    return re.sub(r"(?<![\w.:/])/(?:[^\s/;,]+/)+", "", text)
 
 
 def _groups(scores: Sequence[Score]) -> _Groups:

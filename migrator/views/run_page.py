@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from io import StringIO
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,6 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         "losses-figure": _losses_figure(by_window),
         "latency": _latency_figure(log, windows),
     }
-    others = None if rival is None else report_of(rival).total
-    ahead = None
-    if others is not None and report.total is not None and others.requests.goodput_pct is not None:
-        ahead = (report.total.requests.goodput_pct or 0.0) - others.requests.goodput_pct
     losses = sorted(((share, name) for name, share in total.shares.items() if name != "goodput"), reverse=True)
     return page(
         "run.html.j2",
@@ -95,7 +92,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         what=Text.from_markup(what_is_simulated(report.header)).plain,
         policy=shown(report.header.policy),
         rival=None if rival is None else shown(rival.header.policy),
-        ahead=ahead,
+        ahead=None if rival is None else _ahead(log, rival),
         loss=None if not losses or not losses[0][0] else (100 * losses[0][0], LOSSES_IN_WORDS[losses[0][1]]),
         places=_places(log, known, windows),
         state=_state(log, report),
@@ -104,9 +101,13 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         classes=[item.name for item in fields(Account)],
         slo_ms={tenant.name: tenant.slo_ms for tenant in report.header.tenants},
         models=[one for one in new_models(log) if from_s <= one.at_s < end_s],
-        calls=_calls(log),
-        refusals=_refusals(log),
-        replans=[(entry.at_s, entry.record) for entry in log.entries_of(records.PlanRevised)],
+        calls=_calls(log, from_s, end_s),
+        refusals=[one for one in _refusals(log) if _is_in(one[0], from_s, end_s)],
+        replans=[
+            (entry.at_s, entry.record)
+            for entry in log.entries_of(records.PlanRevised)
+            if _is_in(entry.at_s, from_s, end_s)
+        ],
         most_rows=MOST_ROWS,
         tenants=[(tenant.name, PAGE_TENANTS[n % len(PAGE_TENANTS)]) for n, tenant in enumerate(report.header.tenants)],
         phases=PHASES,
@@ -120,6 +121,26 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
 
 def _overlaps(log: ReadLog, window: int, from_s: float, to_s: float) -> bool:
     return window * log.header.window_s < to_s and (window + 1) * log.header.window_s > from_s
+
+
+def _is_in(at_s: float, from_s: int, to_s: int) -> bool:
+    """Whether it lies in these seconds; the bring-up, before second 0, counts as second 0."""
+    return from_s <= max(0.0, at_s) < to_s or (to_s == from_s == 0)
+
+
+def _ahead(log: ReadLog, rival: ReadLog) -> float | None:
+    """Points of goodput by which the run is ahead over its settled windows; ``None`` where the two cannot be compared.
+
+    They cannot where the rival has not settled all of them, or where it counted other requests: none in blind seconds.
+    """
+    totals = []
+    for one in (log, rival):
+        if not log.settled or not set(log.settled) <= set(one.settled):
+            return None
+        counts = [own for window in log.settled for own in one.settled[window].tenants.values()]
+        totals.append((sum(sum(own.correct) for own in counts), sum(sum(own.arrivals) for own in counts)))
+    (own_correct, own_arrivals), (correct, arrivals) = totals
+    return 100 * (own_correct - correct) / arrivals if own_arrivals == arrivals > 0 else None
 
 
 def _state(log: ReadLog, report: Report) -> str | None:
@@ -287,19 +308,19 @@ def diff_to_html(diff: Diff, one: str, other: str) -> str:
 # --- what happened to the driver
 
 
-def _calls(log: ReadLog) -> list[tuple[str, int, int, float]]:
-    """By kind of driver call: how many, how many refused, and the mean seconds of the others."""
-    asked = {entry.n: entry.record for entry in log.entries_of(records.Intent)}
-    counts, refused = Counter[str](), Counter[str]()
-    seconds: defaultdict[str, float] = defaultdict(float)
+def _calls(log: ReadLog, from_s: int, to_s: int) -> list[tuple[str, int, int, float | None]]:
+    """By kind of driver call in these seconds: how many, how many refused, and the mean seconds of those done."""
+    asked = {entry.n: entry.record for entry in log.entries_of(records.Intent) if _is_in(entry.at_s, from_s, to_s)}
+    counts, refused = Counter(intent.call for intent in asked.values()), Counter[str]()
+    took_s: defaultdict[str, list[float]] = defaultdict(list)
     for outcome in log.of(records.Outcome):
-        call = asked[outcome.intent].call
-        counts[call] += 1
-        if outcome.error is None:
-            seconds[call] += outcome.end_s - outcome.begin_s
-        else:
-            refused[call] += 1
-    return [(call, n, refused[call], seconds[call] / max(1, n - refused[call])) for call, n in sorted(counts.items())]
+        if outcome.intent in asked and outcome.error is None:
+            took_s[asked[outcome.intent].call].append(outcome.end_s - outcome.begin_s)
+        elif outcome.intent in asked:
+            refused[asked[outcome.intent].call] += 1
+    return [
+        (call, n, refused[call], fmean(took_s[call]) if took_s[call] else None) for call, n in sorted(counts.items())
+    ]
 
 
 def _refusals(log: ReadLog) -> list[tuple[float, int, str, str]]:

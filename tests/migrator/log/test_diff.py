@@ -39,7 +39,7 @@ def test_a_run_beside_itself_has_no_difference(run_as) -> None:
 def test_rows_of_two_policies_add_up_to_the_difference_by_window_tenant_and_cause(run_as) -> None:
     one, other, known = (
         run_as("one"),
-        run_as("other", None, "--policy", "ekya"),
+        run_as("other", None, "--policy", "equal"),
         run_as("known", None, "--policy", "oracle"),
     )
     for hindsight in (None, known):
@@ -53,7 +53,7 @@ def test_rows_of_two_policies_add_up_to_the_difference_by_window_tenant_and_caus
             for log in (one, other)
         )
         assert found.points == pytest.approx((own - others) / found.n_requests[0])
-    assert "policy: migrator against ekya" in found.unlike
+    assert "policy: migrator against equal" in found.unlike
     assert found.layouts_differ_s is not None
     assert [abs(cause.points) for cause in found.causes] == sorted((abs(c.points) for c in found.causes), reverse=True)
     assert all(cause.why for cause in found.causes if cause.row != "queueing")
@@ -135,5 +135,40 @@ def test_a_cause_says_who_was_retrained_earlier() -> None:
         return records.log_of(*records.timed(lines))
 
     (cause, *_) = diff_of(log(0.5, [5, 9, 9]), log(2.5, [5, 5, 5])).causes
-    assert (cause.row, cause.why) == ("wrong_old", "retrained 2 s earlier")
+    assert (cause.row, cause.why) == ("wrong_old", "a better model 2 s earlier")
     assert set(ROWS) >= {cause.row}
+    (cause, *_) = diff_of(log(0.5, [5, 9, 9]), log(9.0, [5, 5, 5])).causes
+    assert cause.why == "a better model, the other had none"
+
+
+def test_layouts_of_runs_of_other_lengths_differ_only_where_both_ran(run_as) -> None:
+    longer, shorter = run_as("longer"), run_as("shorter", {"windows": 1})
+    found = diff_of(longer, shorter)
+    assert found.layouts_differ_s is None
+    assert {gain.points for gain in found.gains} == {0.0}
+    assert found.left_out == ("window 1 of longer alone",)
+
+
+def test_blind_seconds_are_in_neither_run_s_figures_and_told() -> None:
+    whole = records.timed(records.tiny())
+    lines = records.timed(records.tiny())
+    (closing,) = (line for line in lines if line["kind"] == "window_finished" and line["window"] == 0)
+    closing["blind"] = [[1, 2]]
+    for own in closing["tenants"].values():
+        for key, values in own.items():
+            if key != "latency_ms":
+                own[key] = [0 if second == 1 else value for second, value in enumerate(values)]
+    found = diff_of(records.log_of(*lines), records.log_of(*whole))
+    assert found.same_requests
+    assert found.points == 0.0
+    assert found.left_out == ("1 seconds in which it is not known what stood on one of the GPUs",)
+
+
+def test_hindsight_is_of_the_same_requests_and_of_instances(run_as) -> None:
+    one, other, third = run_as("one"), run_as("other", {"seed": 9}), run_as("third", None, "--policy", "ekya")
+    with pytest.raises(MigratorError, match=r"one: config.yaml and its traces give other requests of vision now"):
+        diff_of(one, one, other)
+    with pytest.raises(MigratorError, match="third: ekya has no instances"):
+        diff_of(one, third, one)
+    longer = run_as("longer", {"windows": 3})
+    assert diff_of(one, longer, longer).knows_forecast

@@ -56,7 +56,7 @@ def test_a_tenant_s_course_has_the_log_s_counts_forecasts_and_accuracies(run: Re
             seconds = slice(60 * started.window, 60 * (started.window + 1))
             forecast = started.forecast.tenants[name]
             for of_course, of_log in (("low", "low_rps"), ("mean", "mean_rps"), ("high", "high_rps")):
-                assert getattr(course, of_course)[seconds].tolist() == getattr(forecast, of_log)
+                assert getattr(course, of_course)[seconds] == pytest.approx(getattr(forecast, of_log))
             assert course.accuracy[60 * started.window] == forecast.accuracy_before
 
 
@@ -86,6 +86,38 @@ def test_what_others_came_with_is_theirs_until_they_left() -> None:
     assert found == {"1g.10gb@1": 5.0, "1g.10gb@6": 6.0}
 
 
+def test_others_are_known_up_to_where_a_run_was_cut_off_and_again_from_where_it_was_joined() -> None:
+    def others(at_s: float, **what: list[str]) -> records.Json:
+        nothing = {"gone": [], "came": [], "left": [], "taken": []}
+        return {"kind": "others", "window": 0, **nothing, **what, "at_s": at_s}
+
+    placed = {"came": ["1g.10gb@1"]}
+    joined = {"kind": "resumed", "window": 1, "void": [], "at_s": 6.0}
+    lines = [records.header(9.0, "a"), others(1.0, **placed), others(3.0), joined, others(7.0, **placed), others(8.0)]
+    spans = [(span.begin_s, span.end_s) for span in held(records.log_of(*records.timed(lines)))]
+    assert spans == [(1.0, 3.0), (7.0, 8.0)]
+
+
+def test_what_has_failed_for_good_starts_no_more() -> None:
+    up = [records.started("7g.80gb@0#1", 0.0)]
+    ready = {**records.ready(0, "7g.80gb@0#1", 1.0), "at_s": 1.0}
+    failed = {**records.failed(0, "7g.80gb@0#1", 2.0), "at_s": 2.0}
+    begun = [records.header(3.0, "a"), records.window_started(0, 3.0, "a"), {**records.change(0, 0.0, up), "at_s": 0.0}]
+    counted = records.window_finished(0, a=records.counts([1, 1, 1], [0, 0, 0], [1, 1, 1]))
+    lines = [*begun, ready, failed, {**counted, "at_s": 3.0}]
+    phases = [(span.phase, span.begin_s, span.end_s) for span in held(records.log_of(*records.timed(lines)))]
+    assert phases == [("starting", 0.0, 1.0), ("serving", 1.0, 2.0), ("ending", 2.0, 3.0)]
+    never = [*begun, {**records.failed(0, "7g.80gb@0#1", 2.0), "at_s": 2.0}, {**counted, "at_s": 3.0}]
+    assert [span.phase for span in held(records.log_of(*records.timed(never)))] == ["starting", "ending"]
+
+
+def test_a_forecast_of_parts_of_a_second_is_that_of_the_whole_second() -> None:
+    begun = {**records.header(2.0, "a"), "step_s": 0.5}
+    counted = records.window_finished(0, a=records.counts([5, 5], [0, 0], [5, 5]))
+    lines = [begun, records.window_started(0, 2.0, "a", mean_rps=[0.0, 10.0, 4.0, 6.0]), counted]
+    assert courses(records.log_of(*records.timed(lines)))["a"].mean == pytest.approx([5.0, 5.0])
+
+
 def test_shares_are_stacked_and_turns_hold_nothing(call, write_config) -> None:
     for policy in ("ekya", "time-sharing"):
         assert call("run", write_config({"windows": 1}), "--policy", policy, "--out", policy)[0] == 0
@@ -102,5 +134,7 @@ def test_seconds_of_which_nothing_is_known_are_no_numbers() -> None:
     lines = records.timed(records.tiny())
     (closing,) = (line for line in lines if line["kind"] == "window_finished" and line["window"] == 1)
     closing["blind"] = [[4, 5]]
-    assert np.isnan(courses(records.log_of(*lines))["a"].arrivals).tolist() == [False] * 4 + [True, False]
+    found = courses(records.log_of(*lines))["a"]
+    for series in (found.arrivals, found.could, found.accuracy):
+        assert np.isnan(series).tolist() == [False] * 4 + [True, False]
     assert np.isnan(courses(records.log_of(*lines[:-2]))["a"].arrivals).tolist() == [False] * 3 + [True]

@@ -62,7 +62,7 @@ def test_a_log_without_a_whole_window_has_no_chart(tmp_path: Path) -> None:
 
 def against(monkeypatch: pytest.MonkeyPatch, own: Account, other: Account) -> str:
     accounts_of = iter((own, other))
-    monkeypatch.setattr(ending, "_account", lambda _: next(accounts_of))
+    monkeypatch.setattr(ending, "account_in", lambda *_: next(accounts_of))
     rival = records.log_of(records.header(3.0, policy="static"))
     out = console()
     print_against(rival, rival, out)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from migrator.errors import LogError
 from migrator.log.account import accounts
+from migrator.log.records import Intent
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
 from migrator.log.timeline import held, new_models
@@ -207,6 +208,27 @@ def test_how_far_it_is_ahead_stands_on_the_first_screen(call, write_config) -> N
     assert rival is not None
     points = (own.requests.goodput_pct or 0) - (rival.requests.goodput_pct or 0)
     assert f"<dt>over static, simulated</dt><dd>{points:+.2f} points</dd>" in Path("run.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("cut", [0, 20])
+def test_a_rival_that_has_not_settled_what_the_run_has_is_left_out(call, write_config, cut: int) -> None:
+    assert call("run", write_config(), "--out", "run", "--against", "static")[0] == 0
+    log = Path("run/against") / EVENTS_FILE
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:cut]))
+    assert len(lines) > cut
+    assert call("report", "run", "--html", "run.html")[0] == 0
+    assert "over static" not in Path("run.html").read_text("utf-8")
+
+
+def test_a_part_of_a_run_tells_what_happened_in_it_alone(small) -> None:
+    log = small({"planner.replan_every_s": 10.0, "planner.planning_s": 0})
+    whole, part = (Tables(page(log, **seconds)).found for seconds in ({}, {"from_s": 60, "to_s": 61}))
+    asked = [
+        sum(int(row[1]) for row in found.get("What the driver did and refused", [[]])[1:]) for found in (whole, part)
+    ]
+    assert asked[0] == len(log.of(Intent)) > asked[1]
+    assert all(60 <= float(row[0]) < 61 for row in part.get("When models got better", [[]])[1:])
 
 
 EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>&amp;\x1b[31m'
