@@ -91,3 +91,24 @@ def test_a_folder_s_runs_are_listed_with_how_they_stand(call) -> None:
     assert all(name in out for name in told)
     Path("empty").mkdir()
     assert call("runs", "empty")[1] == "no runs in empty\n"
+
+
+def test_names_of_a_log_act_neither_on_the_terminal_nor_in_json_or_page(call) -> None:
+    evil = '<img src=x onerror="alert(1)"></script>[bold red]\x1b[31m'
+    for name in ("one", "other"):
+        lines = json.loads(json.dumps(records.tiny()).replace('"a"', json.dumps(evil)))
+        lines[0] |= {"name": evil, "policy": evil, "forecaster": evil, "profiles": f"{evil} {name}"}
+        records.write(Path(name), *lines)
+    for arguments in (
+        ("diff", "one", "other", "--html", "diff.html"),
+        ("runs", "."),
+        ("report", "one", "--html", "a.html"),
+    ):
+        code, out, _ = call(*arguments)
+        assert code == 0
+        assert "\x1b" not in out
+        assert "[bold" in out  # told as it is written, and no style
+    assert json.loads(call("diff", "one", "other", "--json")[1])["gains"][0]["tenant"] == evil
+    assert json.loads(call("runs", ".", "--json")[1])["runs"][0]["policy"] == evil
+    for page in ("diff.html", "a.html"):
+        assert "<img" not in Path(page).read_text("utf-8").partition("</head>")[2]
