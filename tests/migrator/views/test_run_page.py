@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import LogError
@@ -246,6 +246,7 @@ def test_names_act_neither_in_a_browser_nor_in_a_figure() -> None:
     assert any(EVIL[:10] in words for words in Tables(text).texts)
 
 
+@settings(max_examples=200)
 @given(data=st.data())
 def test_a_log_cut_or_altered_anywhere_is_refused_in_a_line_or_has_the_report_s_numbers(data: st.DataObject) -> None:
     raw = records.lines_of(*records.tiny())
