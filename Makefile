@@ -45,8 +45,8 @@ $(STAMP): pyproject.toml constraints.txt
 # the two in the middle, the one whose service profiles were all measured).
 demo: $(STAMP)
 	@echo "W16 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (README.md)"
-	@mkdir -p runs
-	@$(BIN)/migrator run configs/w16.yaml --windows 4 --against static --html runs/w16.html
+	@run=runs/w16; n=1; while [ -e $$run ]; do n=$$((n + 1)); run=runs/w16-$$n; done; \
+		$(BIN)/migrator run configs/w16.yaml --windows 4 --against static --out $$run --html $$run/run.html
 
 # What `pip install` brings today, with the extra `nvml`, for one test; where the registry does not answer soon, that is left out and told.
 $(NEWEST): pyproject.toml | $(STAMP)

@@ -13,15 +13,19 @@ AGAINST = "against"
 """Of a run's folder, where the run of the policy lies that it was held against."""
 
 
-def require_page(path: Path, *inputs: Path) -> None:
+def require_page(path: Path, *inputs: Path, run: Path | None = None) -> None:
     """Refuse a page that cannot be written, would take the place of an input, or needs an extra.
+
+    It may lie in the folder ``run`` of a run that is about to begin.
 
     Raises:
         MigratorError: Names the file and the reason.
     """
+    require_plot_extra("--html")
+    if run is not None and path.parent == run and path.name not in (EVENTS_FILE, CONFIG_FILE, AGAINST):
+        return  # the folder is made when the run has a plan, and is its own
     files = [file for one in inputs for file in (one, one / EVENTS_FILE, one / CONFIG_FILE)]
     require_writable("--html", path, *files)
-    require_plot_extra("--html")
 
 
 def write_page(path: Path, folder: Path, from_s: int = 0, to_s: int | None = None) -> None:

@@ -151,7 +151,7 @@ def run_command(
     if config is None:
         raise typer.BadParameter("give a CONFIG, or --resume DIR")
     if html is not None:
-        require_page(html, config)
+        require_page(html, config, run=out)
     asked = read_config(config, [*where.assignments, *(assignments or ())], windows=windows, seed=seed)
     chosen = policy_of(policy or "migrator")
     rival = None if against is None else policy_of(against)

@@ -134,10 +134,10 @@ def print_run(
         write_page(html, folder)
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
     here, last = escape(str(folder)), setting.config.windows - 1
-    if html is not None:
-        output().print(f"  open {escape(str(html))}", soft_wrap=True)
     output().print(f"  {escape(program())} report {here} --json", soft_wrap=True)
     output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
+    if html is not None:
+        output().print(f"  open {escape(str(html))}", soft_wrap=True)
 
 
 @contextmanager

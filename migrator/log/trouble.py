@@ -127,13 +127,16 @@ def trouble_of(log: ReadLog) -> Trouble | None:
         others=len(others),
         revised=sum(revised.cause is None for revised in log.of(PlanRevised)),
         not_revised=len(log.of(NotRevised)),
-        troubled=_kept(log, [pair for pair in whole if pair[0].window in windows]),
-        quiet=_kept(log, [pair for pair in whole if pair[0].window not in windows]),
+        troubled=kept_in(log, [pair for pair in whole if pair[0].window in windows]),
+        quiet=kept_in(log, [pair for pair in whole if pair[0].window not in windows]),
     )
 
 
-def _kept(log: ReadLog, windows: Iterable[tuple[WindowStarted, WindowFinished]]) -> Kept | None:
-    """What came of the windows' promises; each window is its start and its end in the log."""
+def kept_in(log: ReadLog, windows: Iterable[tuple[WindowStarted, WindowFinished]]) -> Kept | None:
+    """What came of what these windows' first plans promised; each is its start and its end in the log.
+
+    ``None`` where no plan promised anything, or nothing arrived.
+    """
     n_windows, expected, promised, arrivals, goodput = 0, 0.0, 0.0, 0, 0
     for started, closing in windows:
         own = {name: promise for name, promise in (started.expected or {}).items() if promise.goodput is not None}

@@ -26,6 +26,7 @@ from migrator.log.diff import Diff
 from migrator.log.report import Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
 from migrator.log.timeline import PHASES, Course, Held, courses, held, n_seconds, new_models
+from migrator.log.trouble import Kept, kept_in
 from migrator.views.diff import cause_text, headline, row_name
 from migrator.views.ending import LOSSES_IN_WORDS
 from migrator.views.page import page
@@ -74,6 +75,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
     ``rival`` is the log of another policy's run on the same requests.
     """
     end_s = n_seconds(log) if to_s is None else min(to_s, n_seconds(log))
+    until_s = math.inf if end_s == n_seconds(log) else end_s  # what ends a run may come after its last second
     report, known = report_of(log), accounts(log)
     windows = [one for one in report.windows if _overlaps(log, one.window, from_s, end_s)]
     total = sum((account.total for account in known.values()), Account())
@@ -98,15 +100,16 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         state=_state(log, report),
         windows=windows,
         by_window=by_window,
-        classes=[item.name for item in fields(Account)],
+        classes=[name for name in LOSSES if name != "forecast"],
+        kept=_kept(log),
         slo_ms={tenant.name: tenant.slo_ms for tenant in report.header.tenants},
-        models=[one for one in new_models(log) if from_s <= one.at_s < end_s],
-        calls=_calls(log, from_s, end_s),
-        refusals=[one for one in _refusals(log) if _is_in(one[0], from_s, end_s)],
+        models=[one for one in new_models(log) if _is_in(one.at_s, from_s, until_s)],
+        calls=_calls(log, from_s, until_s),
+        refusals=[one for one in _refusals(log) if _is_in(one[0], from_s, until_s)],
         replans=[
             (entry.at_s, entry.record)
             for entry in log.entries_of(records.PlanRevised)
-            if _is_in(entry.at_s, from_s, end_s)
+            if _is_in(entry.at_s, from_s, until_s)
         ],
         most_rows=MOST_ROWS,
         tenants=[(tenant.name, PAGE_TENANTS[n % len(PAGE_TENANTS)]) for n, tenant in enumerate(report.header.tenants)],
@@ -123,9 +126,19 @@ def _overlaps(log: ReadLog, window: int, from_s: float, to_s: float) -> bool:
     return window * log.header.window_s < to_s and (window + 1) * log.header.window_s > from_s
 
 
-def _is_in(at_s: float, from_s: int, to_s: int) -> bool:
+def _kept(log: ReadLog) -> dict[int, Kept | None]:
+    """By settled window without blind seconds, what its first plan promised and what came."""
+    pairs = [(started, log.settled.get(started.window)) for started in log.of(records.WindowStarted)]
+    return {
+        started.window: kept_in(log, [(started, closing)])
+        for started, closing in pairs
+        if closing is not None and not closing.blind
+    }
+
+
+def _is_in(at_s: float, from_s: float, to_s: float) -> bool:
     """Whether it lies in these seconds; the bring-up, before second 0, counts as second 0."""
-    return from_s <= max(0.0, at_s) < to_s or (to_s == from_s == 0)
+    return from_s <= max(0.0, at_s) < to_s
 
 
 def _ahead(log: ReadLog, rival: ReadLog) -> float | None:
@@ -217,6 +230,7 @@ def _losses_figure(by_window: Mapping[int, Mapping[str, Account]]) -> Json:
             "hovertemplate": f"window %{{x}}: {name.replace('_', ' ')} %{{y:.2f}} %<extra></extra>",
         }
         for name, colour in LOSSES.items()
+        if name != "forecast"  # one log cannot tell it apart
     ]
     layout = {
         "barmode": "stack",
@@ -308,7 +322,7 @@ def diff_to_html(diff: Diff, one: str, other: str) -> str:
 # --- what happened to the driver
 
 
-def _calls(log: ReadLog, from_s: int, to_s: int) -> list[tuple[str, int, int, float | None]]:
+def _calls(log: ReadLog, from_s: float, to_s: float) -> list[tuple[str, int, int, float | None]]:
     """By kind of driver call in these seconds: how many, how many refused, and the mean seconds of those done."""
     asked = {entry.n: entry.record for entry in log.entries_of(records.Intent) if _is_in(entry.at_s, from_s, to_s)}
     counts, refused = Counter(intent.call for intent in asked.values()), Counter[str]()

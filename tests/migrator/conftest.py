@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytest.register_assert_rewrite("tests.migrator.views.pages")
+
 SMALL: dict[str, Any] = {
     "name": "small",
     "seed": 3,

@@ -58,6 +58,17 @@ def test_bad_input_is_refused_with_one_line(call, write_config) -> None:
     assert not Path("a.html").exists()
 
 
+def test_a_run_s_page_may_lie_in_its_own_folder_and_is_the_last_word(call, write_config) -> None:
+    config = write_config({"windows": 1})
+    code, out, _ = call("run", config, "--out", "r", "--html", "r/run.html")
+    assert (code, out.splitlines()[-1]) == (0, "  open r/run.html")
+    assert Path("r/run.html").is_file()
+    for name in ("events.jsonl", "config.yaml", "against"):
+        code, _, err = call("run", config, "--out", "other", "--html", f"other/{name}")
+        assert (code, Path("other").exists()) == (2, False)
+        assert err == f"error: --html other/{name}: there is no folder other\n"
+
+
 def test_a_page_without_its_libraries_names_the_extra(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.views.page.lacking", lambda extra: f"needs the extra {extra}")
     for arguments in (("report", "run", "--html", "a.html"), ("diff", "a", "b", "--html", "a.html")):

@@ -42,6 +42,7 @@ from migrator.log.runlog import ReadLog, RunLog, read_log
 from planner.policies.ours import Migrator
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_applier import tenant
+from tests.migrator.views.pages import check_page
 from tests.standin.cards import A100_80
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import (
@@ -309,6 +310,7 @@ def test_a_run_whose_gpu_leaves_mig_mode_ends_within_two_seconds_says_why_and_ca
     standin.turn_mig_mode(on=True)
     assert call("run", "--resume", "run", *where)[0] == 0
     assert [window.is_void for window in report_of(read_log(Path("run"))).windows] == [True, False]
+    check_page(read_log(Path("run")))
 
 
 def test_a_gpu_that_is_lost_for_ten_seconds_leaves_its_trace_and_its_seconds_are_in_no_total(
@@ -325,6 +327,7 @@ def test_a_gpu_that_is_lost_for_ten_seconds_leaves_its_trace_and_its_seconds_are
     assert (began.to_s, log.entries_of(recorded.Blind)[0].at_s <= 11.5) == (None, True)
     assert 8.0 <= ended.from_s <= 9.5
     assert 19.5 <= ended.to_s <= 21.5
+    check_page(log)
     ((first, end),) = log.settled[0].blind
     for counts in log.settled[0].tenants.values():
         assert sum(counts.arrivals[first:end]) == 0 < min(sum(counts.arrivals[:first]), counts.arrivals[-1])

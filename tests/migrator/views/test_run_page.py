@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,69 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import LogError
-from migrator.log.account import accounts
 from migrator.log.records import Intent
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
-from migrator.log.timeline import held, new_models
-from migrator.views.as_json import report_to_json
-from migrator.views.run_page import MOST_POINTS, extremes, run_to_html
+from migrator.views.run_page import MOST_POINTS, extremes
 from tests.migrator.log import records
+from tests.migrator.views.pages import Tables, check_page, data_in, page, panel
 
 STORED = Path("tests/golden/live").resolve()
-
-
-class Tables(HTMLParser):
-    """All tables of a page, by the title above them: rows of texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: dict[str, list[list[str]]] = {}
-        self.texts: list[str] = []
-        self._title = self._part = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        self._part = tag
-        if tag == "h2":
-            self._title = ""
-        elif tag == "tr":
-            self.found.setdefault(self._title.strip(), []).append([])
-        elif tag in ("td", "th"):
-            self.found[self._title.strip()][-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
-        self._part = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._part == "h2":
-            self._title += data
-        elif self._part in ("td", "th"):
-            self.found[self._title.strip()][-1][-1] += data
-        elif self._part not in ("script", "style"):
-            self.texts.append(data)
-
-
-def page(log: ReadLog, **part: Any) -> str:
-    return run_to_html(log, **part)
-
-
-def data_in(text: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found is not None
-    parsed: dict[str, Any] = json.loads(found.group(1))
-    return parsed
-
-
-def panel(text: str, title: str) -> list[dict[str, Any]]:
-    """The traces of the panel of the page's time figure that has this title."""
-    figure = data_in(text)["time"]
-    (axis,) = (axis for name, axis in figure["panels"] if name == title)
-    return [trace for trace in figure["data"] if trace["yaxis"] == axis]
-
-
-def plain(number: str) -> float | None:
-    return None if number == "–" else float(number.replace(",", ""))
 
 
 @pytest.fixture
@@ -88,81 +31,32 @@ def small(call, write_config):
     return run
 
 
-def check_tables(log: ReadLog, text: str) -> None:
-    """Every number of the page's tables is the report's, the account's or the log's."""
-    told, found = report_to_json(report_of(log)), Tables(text).found
-    settled = [window for window in told["windows"] if not window["void"]]
-    latency = [row for row in found["Latency against the SLO"][1:] if len(row) > 2]
-    keys = ("arrivals", "slo_attainment_pct", "accuracy_pct", "goodput_pct", "p50_ms", "p99_ms")
-    expected = [
-        [window["window"], name, *(own[key] for key in keys)]
-        for window in settled
-        for name, own in window["tenants"].items()
-    ]
-    assert [[int(row[0]), row[1], *map(plain, row[2:8])] for row in latency] == [
-        [number, name, *(None if value is None else pytest.approx(value, abs=0.0051) for value in values)]
-        for number, name, *values in expected
-    ]
-    plans = found["Plans"][1 : 1 + len(told["windows"])]
-    for row, window in zip(plans, told["windows"], strict=True):
-        plan = window["plan"]
-        for cell, value, scale in (
-            (row[2], plan["expected_goodput"], 1),
-            (row[4], plan["proven_gap"], 100),
-            (row[5], plan["gap"], 100),
-        ):
-            assert plain(cell) == (
-                None if value is None else pytest.approx(scale * value, abs=0.51 if scale == 1 else 0.0051)
-            )
-    window_s = round(log.header.window_s)
-    for row in found["Where the arrivals went"][1:]:
-        window, own = int(row[0]), accounts(log)[row[1]]
-        seconds = slice(window * window_s, (window + 1) * window_s)
-        named = ("goodput", "wrong_old", "wrong_new", "capacity", "reconfiguration", "queueing")
-        assert [plain(cell) for cell in row[2:]] == [
-            pytest.approx(float(getattr(own, name)[seconds].sum()), abs=0.51) for name in named
-        ]
-    models = found.get("When models got better", [[]])[1:]
-    assert [(float(row[0]), row[1]) for row in models] == [
-        (pytest.approx(one.at_s, abs=0.051), one.tenant) for one in new_models(log)
-    ]
-
-
 def test_the_page_s_figures_are_the_log_s(small) -> None:
     log = small({"window_s": 40})
-    text = page(log)
-    check_tables(log, text)
-    (bars,) = ([t for t in data_in(text)["time"]["data"] if t["type"] == "bar"],)
-    drawn = {(row[0], row[1], row[2]) for trace in bars for row in trace["customdata"]}
-    assert drawn == {(span.what, round(span.begin_s, 3), round(span.end_s, 3)) for span in held(log)}
+    text = check_page(log)
     for name in ("vision", "language"):
         lines = {trace["name"]: trace["y"] for trace in panel(text, f"{name}: requests a second")}
         for key, label in (("arrivals", "arrivals"), ("in_time", "answered in time")):
             of_log = [n for closing in log.settled.values() for n in getattr(closing.tenants[name], key)]
             assert lines[label] == of_log
-    total = report_of(log).total
-    assert total is not None
-    assert f"<dd>{total.requests.goodput_pct:.2f} %</dd>" in text
     assert page(log) == text
 
 
 @pytest.mark.parametrize("policy", ["ekya", "time-sharing"])
 def test_a_policy_without_instances_has_a_page(small, policy: str) -> None:
     log = small({"windows": 1}, "--policy", policy)
-    check_tables(log, page(log))
+    check_page(log)
 
 
 def test_a_stored_live_run_has_a_page() -> None:
     log = read_log(STORED)
-    text = page(log)
-    check_tables(log, text)
-    assert "simulated requests" not in text
+    assert "simulated requests" not in check_page(log)
 
 
 def test_refused_calls_and_failed_workers_are_told(small) -> None:
     faults = {"simulation": {"driver": {"error_share": 0.5}}, "windows": 1}
     log = small(faults)
-    rows = Tables(page(log)).found["What the driver did and refused"]
+    rows = Tables(check_page(log)).found["What the driver did and refused"]
     refused = [row for row in rows if len(row) == 4 and row[0] not in ("call", "second", "create", "destroy", "repair")]
     assert refused
     trouble = report_of(log).trouble
@@ -176,7 +70,7 @@ def test_a_void_window_and_blind_seconds_are_hatched_and_named() -> None:
     lines = records.timed(records.tiny())
     (closing,) = (line for line in lines if line["kind"] == "window_finished" and line["window"] == 0)
     closing["blind"] = [[1, 2]]
-    text = page(records.log_of(*lines[:-2]))
+    text = check_page(records.log_of(*lines[:-2]))
     layout = data_in(text)["time"]["layout"]
     assert [note["text"] for note in layout["annotations"] if note["text"] in ("blind", "void")] == ["blind", "void"]
     hatched = [trace for trace in data_in(text)["time"]["data"] if trace["name"] in ("blind", "void")]
@@ -236,7 +130,8 @@ EVIL = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>&amp;\x1
 
 def test_names_act_neither_in_a_browser_nor_in_a_figure() -> None:
     lines = json.loads(json.dumps(records.timed(records.tiny())).replace('"a"', json.dumps(EVIL)))
-    lines[0]["forecaster"] = lines[0]["profiles"] = lines[0]["tenants"][1]["trace"] = EVIL
+    lines[0]["forecaster"] = lines[0]["profiles"] = lines[0]["policy"] = EVIL
+    lines[0]["tenants"][1]["trace"] = lines[0]["tenants"][1]["model"] = EVIL
     text = page(records.log_of(*lines))
     assert "<img" not in text.partition("</head>")[2]
     assert text.count("<script") == 3
@@ -260,7 +155,7 @@ def test_a_log_cut_or_altered_anywhere_is_refused_in_a_line_or_has_the_report_s_
     except LogError as error:
         refusal = str(error)
     else:
-        check_tables(log, page(log))
+        check_page(log)
         return
     assert "\n" not in refusal
 
