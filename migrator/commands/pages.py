@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from migrator.console import warn
 from migrator.errors import LogError
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
 from migrator.outputs import require_writable, write_output
@@ -37,8 +38,10 @@ def write_page(path: Path, folder: Path, from_s: int = 0, to_s: int | None = Non
     """
     from migrator.views.run_page import run_to_html  # noqa: PLC0415 - a run without a page should not wait for it
 
-    try:
-        rival = read_log(folder / AGAINST)
-    except LogError:
-        rival = None
+    rival = None
+    if (folder / AGAINST / EVENTS_FILE).is_file():
+        try:
+            rival = read_log(folder / AGAINST)
+        except LogError as error:
+            warn(f"left out of the page: {error}")
     write_output("--html", path, run_to_html(read_log(folder), rival, from_s, to_s))

@@ -59,7 +59,11 @@ class SecondAccounts:
     @property
     def total(self) -> Account:
         """Sums over the seconds."""
-        return Account(**{item.name: float(getattr(self, item.name).sum()) for item in fields(Account)})
+        return self.between(0, len(self.arrivals))
+
+    def between(self, first: int, end: int) -> Account:
+        """Sums over the seconds ``[first, end)``."""
+        return Account(**{item.name: float(getattr(self, item.name)[first:end].sum()) for item in fields(Account)})
 
     def with_forecast(self, in_time_if_known: FloatArray) -> SecondAccounts:
         """With what would have been answered in time, ``(n_seconds,)``, had the planner known the arrivals.
@@ -136,13 +140,8 @@ def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> Sec
 def account_in(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[int]) -> Account:
     """All tenants' account over these windows, each of them settled."""
     window_s = round(log.header.window_s)
-    seconds = [second for window in windows for second in range(window * window_s, (window + 1) * window_s)]
-    return Account(
-        **{
-            item.name: float(sum(getattr(own, item.name)[seconds].sum() for own in known.values()))
-            for item in fields(Account)
-        }
-    )
+    each = (own.between(n * window_s, (n + 1) * window_s) for n in windows for own in known.values())
+    return sum(each, Account())
 
 
 def could_serve(tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:

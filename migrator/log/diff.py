@@ -241,8 +241,8 @@ def _unlike(one: ReadLog, other: ReadLog, *, same_requests: bool) -> Iterator[st
         yield f"policy: {one.header.policy} against {other.header.policy}"
     configs = [_flat(_config(log)) for log in (one, other)]
     for log in (one, other):
-        if not (log.folder / CONFIG_FILE).is_file():
-            yield f"config: {log.folder} has none any more, so that its keys cannot be compared"
+        if not _config(log):
+            yield f"config: {log.folder / CONFIG_FILE} cannot be read any more, so that its keys cannot be compared"
     told = {key: values for key, values in _differing(*configs) if key != "name"}
     for key, values in _differing(*(_flat(to_builtins(log.header)) for log in (one, other))):
         if key.rpartition(".")[2] not in _DERIVED and key not in told:
@@ -252,7 +252,7 @@ def _unlike(one: ReadLog, other: ReadLog, *, same_requests: bool) -> Iterator[st
 
 
 def _config(log: ReadLog) -> Mapping[str, object]:
-    """The run's config file; nothing where it is gone or cannot be read, as the header has what a run is about, too."""
+    """The run's config file; nothing where it is gone or cannot be read."""
     try:
         return read_document(log.folder / CONFIG_FILE, LogError)
     except LogError:
@@ -356,9 +356,9 @@ def _why(
             )
             after = [100 * found[-1].after for found in own]
             to = f", to {after[0]:.1f} % instead of {after[1]:.1f} %" if abs(after[0] - after[1]) >= 0.05 else ""
-            return f"a better model {when}{to}"
+            return f"a new model {when}{to}"
         if own[0] or own[1]:
-            return "a better model, the other had none" if own[0] else "no better model, the other had one"
+            return "a new model, the other had none" if own[0] else "no new model, the other had one"
         begun = [100 * course.accuracy[seconds.start] for course in able]
         return f"a model {begun[0]:.1f} % right instead of {begun[1]:.1f} %" if abs(begun[0] - begun[1]) >= 0.05 else ""
     if row in ("capacity", "reconfiguration", "forecast"):

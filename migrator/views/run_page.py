@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
 from io import StringIO
 from statistics import fmean
@@ -96,7 +96,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         rival=None if rival is None else shown(rival.header.policy),
         ahead=None if rival is None else _ahead(log, rival),
         loss=None if not losses or not losses[0][0] else (100 * losses[0][0], LOSSES_IN_WORDS[losses[0][1]]),
-        places=_places(log, known, windows),
+        places=_places(by_window),
         state=_state(log, report),
         windows=windows,
         by_window=by_window,
@@ -192,20 +192,16 @@ def _by_window(
     window_s = round(log.header.window_s)
     settled = [one.window for one in windows if not one.is_void]
     return {
-        window: {name: _in_seconds(own, window * window_s, (window + 1) * window_s) for name, own in known.items()}
+        window: {name: own.between(window * window_s, (window + 1) * window_s) for name, own in known.items()}
         for window in settled
     }
 
 
-def _in_seconds(account: SecondAccounts, first: int, end: int) -> Account:
-    return Account(**{item.name: float(getattr(account, item.name)[first:end].sum()) for item in fields(Account)})
-
-
-def _places(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Sequence[WindowReport]) -> list[Place]:
+def _places(by_window: Mapping[int, Mapping[str, Account]]) -> list[Place]:
     """The windows and tenants that lost most, by cause."""
     each = [
         (getattr(account, name), window, tenant, name)
-        for window, own in _by_window(log, known, windows).items()
+        for window, own in by_window.items()
         for tenant, account in own.items()
         for name in LOSSES_IN_WORDS
     ]
