@@ -12,7 +12,7 @@ taken effect. After that, either plan is worth what is expected of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from planner.engines.physical.nodes import nodes_of
 from planner.engines.physical.path import HeldSetPath
 from planner.engines.physical.plan import held_along, retrainings_in, with_held
 from planner.engines.schedule import WindowFacts
-from planner.gains import carried_over, rooms
+from planner.gains import carried_over, carried_over_in_turn, order_of_service, rooms
 from planner.plan import MigPlan
 from planner.problem import Problem
 
@@ -100,19 +100,30 @@ def burst_loss(problem: Problem, plan: MigPlan, still: MigPlan, scenarios: Scena
 
 def _worth(problem: Problem, plan: MigPlan, scenarios: Scenarios) -> Floats:
     """Goodput of each scenario, then as is expected, in requests, ``(n_scenarios,)``."""
-    n_steps = scenarios.rates_rps.shape[1]
+    n_steps, found = scenarios.rates_rps.shape[1], courses(problem, plan)
     total = np.zeros(len(scenarios.rates_rps))
-    for index, course in enumerate(courses(problem, plan)):
-        requests = scenarios.rates_rps[:, :, index] * problem.step_s
-        total += _goodput(problem, course, requests, scenarios.slack_s[index])
-        total += course.goodput[n_steps:].sum()
+    for members in problem.partition:
+        for m, served in zip(*_served(problem, found, members, scenarios), strict=True):
+            course = found[m]
+            worth = course.tenant.weight * np.array(course.tenant.accuracies)[course.level[:n_steps]]
+            total += sum((own * now for own, now in zip(worth, served, strict=True)), start=np.zeros_like(total))
+            total += course.goodput[n_steps:].sum()
     return total
 
 
-def _goodput(problem: Problem, course: Course, requests: Floats, slack_s: Mapping[str, float]) -> Floats:
-    """A tenant's over the scenarios' steps: ``(n_scenarios, n_steps) → (n_scenarios,)``."""
-    tenant, n_steps = course.tenant, requests.shape[1]
-    serving, worth = course.serving[:n_steps], tenant.weight * np.array(tenant.accuracies)[course.level[:n_steps]]
-    capacity = problem.step_s * (serving @ problem.rates_rps(tenant))
-    served = carried_over(requests.T, capacity, serving @ rooms(problem, tenant, slack_s))
-    return sum((own * in_time for own, in_time in zip(worth, served, strict=True)), start=np.zeros(len(requests)))
+def _served(
+    problem: Problem, found: Sequence[Course], members: tuple[int, ...], scenarios: Scenarios
+) -> tuple[tuple[int, ...], Iterable[Iterable[Floats]]]:
+    """Of tenants that hold instances together, and for each of them by step, what is served, ``(n_scenarios,)``."""
+    order = members if len(members) == 1 else order_of_service(problem, members)
+    arrived, capacity, room = list[Floats](), list[Floats](), list[Floats]()
+    for m in order:
+        tenant, n_steps = found[m].tenant, scenarios.rates_rps.shape[1]
+        serving, arrivals = found[m].serving[:n_steps], scenarios.rates_rps[:, :, m] * problem.step_s
+        arrived.append(arrivals.T)
+        capacity.append(problem.step_s * (serving @ problem.rates_rps(tenant)))
+        room.append(serving @ rooms(problem, tenant, scenarios.slack_s[m]))
+    if len(members) == 1:
+        return order, [carried_over(arrived[0], capacity[0], room[0])]
+    by_step = carried_over_in_turn(arrived, [own[:, None] for own in capacity], [own[:, None] for own in room])
+    return order, zip(*(served[:, :, 0] for served in by_step), strict=True)

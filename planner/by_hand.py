@@ -15,16 +15,17 @@ from planner.verify.holdings import objective_of
 def inference(
     problem: Problem, tenant: TenantTerms, placement: Placement, create_step: int = 0, end_step: int | None = None
 ) -> Lifetime:
-    """An instance that the tenant's inference holds from ``create_step``, to the window's end by default.
+    """An instance that the tenant's inference, or its pool's, holds from ``create_step``, by default to the end.
 
     It serves when it is warm: at once where the first layout is free, from when it was promised where it stands
     already, else Ω[m] steps after its creation.
     """
+    owner = problem.owner(problem.holder_of[problem.tenant_names.index(tenant.name)])
     serve_step = create_step + problem.warm_up_steps(tenant)
     if create_step == 0:
-        held = {(item.placement, item.tenant): item.serve_step for item in problem.opening.held}
-        serve_step = held.get((placement, tenant.name), serve_step) if problem.initial else 0
-    owner = Owner(tenant.name, Task.INFERENCE)
+        pairs = zip(problem.opening.held, problem.kept_at_start, strict=True)
+        held = {kept: item.serve_step for item, kept in pairs}
+        serve_step = held.get((placement, owner), serve_step) if problem.initial else 0
     return Lifetime(placement, owner, create_step, serve_step, problem.n_steps if end_step is None else end_step)
 
 

@@ -50,7 +50,7 @@ def _feasible(
 
 def large_enough_profiles(problem: Problem, tenant: TenantTerms) -> tuple[Profile, ...]:
     """The profiles that may serve the tenant (rule 2) of which one must be held at every step (rule 4)."""
-    least, serving = problem.gpu.profile(tenant.min_profile), tenant.capability_rps
+    least, serving = problem.gpu.profile(tenant.min_profile), problem.capability_rps(tenant)
     return tuple(profile for profile in problem.profiles if profile.name in serving and profile.is_at_least(least))
 
 
@@ -59,7 +59,8 @@ def serving_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, 
 
     These are the columns of its gain table: while it warms it may be served by less than it holds.
     """
-    may_serve = [name in tenant.capability_rps for name in problem.profile_names]
+    rates = problem.capability_rps(tenant)
+    may_serve = [name in rates for name in problem.profile_names]
     return tuple(
         multiset
         for multiset in feasible_multisets(problem.gpu, problem.profile_names)
@@ -68,14 +69,17 @@ def serving_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, 
 
 
 def tenant_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, ...]:
-    """Every multiset that the tenant's inference may hold in a step: rules 1, 2 and 4, with the GPU to itself.
+    """Every multiset that the tenant's inference, or its pool's, may hold in a step: rules 1, 2 and 4, all else empty.
 
     Empty when no serving profile is as large as ``min_profile``.
     """
-    enough = {profile.name for profile in large_enough_profiles(problem, tenant)}
-    indices = [index for index, name in enumerate(problem.profile_names) if name in enough]
+    members = problem.partition[problem.holder_of[problem.tenant_names.index(tenant.name)]]
+    large = [{p.name for p in large_enough_profiles(problem, problem.tenants[m])} for m in members]
+    needs = [[index for index, name in enumerate(problem.profile_names) if name in enough] for enough in large]
     return tuple(
-        multiset for multiset in serving_multisets(problem, tenant) if any(multiset[index] for index in indices)
+        multiset
+        for multiset in serving_multisets(problem, tenant)
+        if all(any(multiset[index] for index in indices) for indices in needs)
     )
 
 
@@ -104,14 +108,14 @@ def codes_fit(gpu: GpuModel, profile_names: tuple[str, ...], codes: Int64s, unav
 
 
 def joint_states(problem: Problem) -> Int64s:
-    """All ways to give every tenant a multiset such that they fit together.
+    """All ways to give every tenant, or pool, a multiset such that they fit together.
 
     Shapes:
-        → ``(n_states, n_tenants)``, indices into each tenant's :func:`tenant_multisets`; in
-        lexicographic order. 146 states for two tenants on an A100 with its five standard profiles.
+        → ``(n_states, n_holders)`` by ``Problem.partition``, indices into :func:`tenant_multisets` of any of the
+        holder's tenants; in lexicographic order. 146 states for two tenants on an A100 with its five standard profiles.
     """
     totals, states = np.zeros(1, dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
-    for tenant in problem.tenants:
+    for tenant in (problem.tenants[members[0]] for members in problem.partition):
         own = np.array(tenant_multisets(problem, tenant), dtype=np.int64).reshape(-1, len(problem.profile_names))
         sums = totals[:, None] + codes_of(own)
         row, column = np.nonzero(codes_fit(problem.gpu, problem.profile_names, sums))
@@ -123,7 +127,8 @@ def joint_states(problem: Problem) -> Int64s:
 def codes_of_states(problem: Problem, states: Int64s) -> Int64s:
     """The code of what tenants hold together in each of the :func:`joint_states`, ``(n_states,)``."""
     codes = np.zeros(len(states), dtype=np.int64)
-    for tenant, own in zip(problem.tenants, states.T, strict=True):
-        multisets = np.array(tenant_multisets(problem, tenant), dtype=np.int64).reshape(-1, len(problem.profile_names))
+    for members, own in zip(problem.partition, states.T, strict=True):
+        held = tenant_multisets(problem, problem.tenants[members[0]])
+        multisets = np.array(held, dtype=np.int64).reshape(-1, len(problem.profile_names))
         codes += codes_of(multisets)[own]
     return codes

@@ -18,7 +18,7 @@ from planner.problem import GainTable, PaperState, Problem, Reconfiguration, Ten
 from planner.verify.holdings import lifetimes_of
 
 Holding = tuple[tuple[Placement, int], ...]
-"""All that inference holds and the tenants' indices, sorted; in ``paper`` the placements are ``ANYWHERE``."""
+"""All that inference holds, with whose place in ``Problem.partition``, sorted; in ``paper`` it is ``ANYWHERE``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,12 @@ class Course:
 
     @cached_property
     def serving(self) -> Int64s:
-        """Those of them that serve, ``(n_steps, n_profiles)``; fewer while some warm up."""
-        return self._counts((item, item.serve_step) for item in self.lifetimes)
+        """Those of them that serve it, ``(n_steps, n_profiles)``; fewer while some warm up."""
+        joins_at = self.problem.joins_at
+        return self._counts(
+            (item, item.serve_step if item.create_step else max(item.serve_step, joins_at(item.placement, self.tenant)))
+            for item in self.lifetimes
+        )
 
     @cached_property
     def has_changed(self) -> Bools:
@@ -126,7 +130,7 @@ def courses(problem: Problem, plan: MigPlan) -> tuple[Course, ...]:
     """
     lifetimes, tables = tuple(lifetimes_of(problem, plan)), gain_tables(problem)
     return tuple(
-        Course(problem, tenant, table, [item for item in lifetimes if item.owner.tenant == tenant.name])
+        Course(problem, tenant, table, [item for item in lifetimes if tenant.name in item.owner.members])
         for tenant, table in zip(problem.tenants, tables, strict=True)
     )
 
@@ -141,23 +145,23 @@ def column_of(problem: Problem, table: GainTable, counts: Int64s) -> Int64s:
 
 def opening_columns(problem: Problem, tenant: TenantTerms, table: GainTable, n_steps: int) -> Int64s:
     """The table's column of what serves the tenant in each of the first steps, while the initial set is held."""
-    names = problem.profile_names
+    names, rates = problem.profile_names, problem.capability_rps(tenant)
     counts = np.zeros((n_steps, len(names)), dtype=np.int64)
-    for item in problem.opening.held:
-        if item.tenant == tenant.name:
-            counts[item.serve_step :, names.index(item.placement.profile.name)] += 1
+    for item, (place, owner) in zip(problem.opening.held, problem.kept_at_start, strict=True):
+        if tenant.name in item.members and tenant.name in owner.members and place.profile.name in rates:
+            counts[item.serve_step :, names.index(place.profile.name)] += 1
     return column_of(problem, table, counts)
 
 
 def held_by_step(problem: Problem, lifetimes: Iterable[Lifetime]) -> Iterator[tuple[int, Holding]]:
     """(step, what inference holds from there on); begins with the initial state's where there is one."""
-    names, state, last = problem.tenant_names, problem.initial, None
-    held = [(item, names.index(item.owner.tenant)) for item in lifetimes if item.is_inference]
+    holder, state, last = dict(zip(problem.tenant_names, problem.holder_of, strict=True)), problem.initial, None
+    held = [(item, holder[item.owner.tenant]) for item in lifetimes if item.is_inference]
     if state is not None:
-        opening = [(item.placement, item.tenant) for item in problem.opening.held]
+        opening = [(placement, holder[owner.tenant]) for placement, owner in problem.kept_at_start]
         for name, profiles in state.held.items() if isinstance(state, PaperState) else ():
-            opening += [(Placement(problem.gpu.profile(profile), ANYWHERE), name) for profile in profiles]
-        last = in_order((placement, names.index(name)) for placement, name in opening)
+            opening += [(Placement(problem.gpu.profile(profile), ANYWHERE), holder[name]) for profile in profiles]
+        last = in_order(opening)
         yield 0, last
     edges = {edge for item, _ in held for edge in (item.create_step, item.end_step) if edge < problem.n_steps}
     for step in sorted({0, *edges}):
@@ -168,5 +172,5 @@ def held_by_step(problem: Problem, lifetimes: Iterable[Lifetime]) -> Iterator[tu
 
 
 def in_order(held: Iterable[tuple[Placement, int]]) -> Holding:
-    """What is held, by placement, then tenant."""
+    """What is held, by placement, then holder."""
     return tuple(sorted(held, key=lambda entry: (*entry[0].sort_key, entry[1])))

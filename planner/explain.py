@@ -237,7 +237,9 @@ class _Layouts:
         of it until the rest has warmed up.
         """
         lost = np.zeros(len(self._rows))
-        kept = self.columns if self._is_paper else self._sets.columns(self._tables, frozenset(other))[self._rows]
+        kept = self.columns
+        if not self._is_paper:
+            kept = self._sets.columns(self._tables, [frozenset(other)] * len(self._tables))[self._rows]
         for m, course in enumerate(self._own):
             table = course.table
             if self._is_paper:
@@ -255,9 +257,9 @@ class _Layouts:
 
     def choice(self, row: int) -> Choice:
         """The layout in that row."""
-        number, tenants = int(self._rows[row]), range(len(self._tables))
+        number, held_by = int(self._rows[row]), self._problem.holder_of
         held = in_order(self._sets.entries(number))
-        holds = [tuple(str(place) for place, tenant in held if tenant == m) for m in tenants]
+        holds = [tuple(str(place) for place, holder in held if holder == own) for own in held_by]
         if self._is_paper:
             own = [table.multisets[column] for table, column in zip(self._tables, self.columns[row], strict=True)]
             holds = [profiles_of(self._problem, multiset) for multiset in own]

@@ -9,10 +9,11 @@ reason that is given is true, but the engine may still refuse what passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
-from executor.mig import Multiset
+from executor.mig import Multiset, Placement
 from planner.arrays import Floats, Int64s
 from planner.attainment import least_by_step, out_of_reach, required, served_at_start, slack
 from planner.counts import (
@@ -129,12 +130,22 @@ def shortest_options(problem: Problem, tenant: TenantTerms) -> tuple[tuple[Retra
     return tuple(sorted(best.values(), key=lambda entry: (entry[2], problem.profile_names.index(entry[1]))))
 
 
+def _needs(problem: Problem, tenants: Sequence[TenantTerms]) -> list[list[tuple[str, ...]]]:
+    """By holder of any of the tenants, the profiles of which it has to hold one, for each of its tenants' minima."""
+    found: dict[int, dict[tuple[str, ...], None]] = {}
+    for tenant in tenants:
+        own = found.setdefault(problem.holder_of[problem.tenant_names.index(tenant.name)], {})
+        own[tuple(profile.name for profile in large_enough_profiles(problem, tenant))] = None
+    return [[*own] for own in found.values()]
+
+
 def _room(problem: Problem, tenants: Sequence[TenantTerms], unavailable: int) -> frozenset[Multiset]:
     """The multisets that fit beside a large enough instance for each of the tenants, where memory slices are ours."""
     gpu, names, codes = problem.gpu, problem.profile_names, np.zeros(1, dtype=np.int64)
-    for tenant in tenants:
-        enough = [problem.profiles.index(profile) for profile in large_enough_profiles(problem, tenant)]
-        codes = np.unique(codes[:, None] + codes_of(np.eye(len(names), dtype=np.int64)[enough]))
+    for needs in _needs(problem, tenants):
+        # One instance may be large enough for several members of a pool.
+        least = {multiset_of(problem, sorted(set(chosen))) for chosen in product(*needs)}
+        codes = np.unique(codes[:, None] + codes_of(np.array([*least], dtype=np.int64).reshape(-1, len(names))))
         codes = codes[codes_fit(gpu, names, codes, unavailable)]
     feasible = feasible_multisets(gpu, names, unavailable)
     is_left = codes_fit(gpu, names, codes_of(np.array(feasible))[:, None] + codes, unavailable).any(axis=1)
@@ -144,7 +155,7 @@ def _room(problem: Problem, tenants: Sequence[TenantTerms], unavailable: int) ->
 def _no_large_profile(problem: Problem) -> Iterator[Infeasibility]:
     for tenant in problem.tenants:
         if not large_enough_profiles(problem, tenant):
-            known = ", ".join(tenant.capability_rps)
+            known = ", ".join(problem.capability_rps(tenant))
             text = f"no profile of its capability_rps ({known}) is as large as its min_profile {tenant.min_profile}"
             yield Infeasibility(tenant.name, Rule.MIN_PROFILE, text)
 
@@ -176,8 +187,8 @@ def _frozen_set_too_small(problem: Problem) -> Iterator[Infeasibility]:
     """``physical``: the window begins with a held set that breaks rule 4 and cannot change at step 0."""
     state = problem.opening
     for tenant in problem.tenants if state.next_epoch_step else ():
-        enough = large_enough_profiles(problem, tenant)
-        if not any(item.tenant == tenant.name and item.placement.profile in enough for item in state.held):
+        enough, kept = large_enough_profiles(problem, tenant), problem.kept_at_start
+        if not any(tenant.name in owner.members and place.profile in enough for place, owner in kept):
             text = (
                 f"it holds nothing as large as its min_profile {tenant.min_profile} when the window opens, "
                 f"and the held set cannot change before step {state.next_epoch_step}"
@@ -203,18 +214,27 @@ def _no_place_beside_running(problem: Problem) -> Iterator[Infeasibility]:
     if problem.physical_initial is None or problem.physical_initial.next_epoch_step > 0:
         return
     running = tuple(item.placement for item in problem.physical_initial.retrainings)
-    layouts = {frozenset(running)}
-    for tenant in problem.tenants:
-        enough = [profile.name for profile in large_enough_profiles(problem, tenant)]
-        own = [place for place in problem.gpu.placements(enough) if problem.is_ours(place, 0, 1)]
-        layouts = {held | {place} for held in layouts for place in own if problem.gpu.fits((*held, place))}
-        if not layouts:
-            text = (
-                f"no placement of an instance as large as its min_profile {tenant.min_profile} is left at step 0 "
-                f"beside those of the tenants before it and the retrainings in progress "
-                f"({', '.join(map(str, running)) or 'none'}){_and_others(problem)}"
-            )
-            yield Infeasibility(tenant.name, Rule.MIN_PROFILE, text)
+    layouts = {(frozenset(running), frozenset[Placement]())}
+    for members in problem.partition:
+        layouts = {(held, frozenset[Placement]()) for held, _ in layouts}
+        for tenant in (problem.tenants[m] for m in members):
+            enough = [profile.name for profile in large_enough_profiles(problem, tenant)]
+            places = {place for place in problem.gpu.placements(enough) if problem.is_ours(place, 0, 1)}
+            # One instance may be large enough for several members of a pool.
+            layouts = {
+                (held | {place}, own | {place})
+                for held, own in layouts
+                for place in (own & places or places)
+                if place in own or problem.gpu.fits((*held, place))
+            }
+            if not layouts:
+                text = (
+                    f"no placement of an instance as large as its min_profile {tenant.min_profile} is left at step 0 "
+                    f"beside those of the tenants before it and the retrainings in progress "
+                    f"({', '.join(map(str, running)) or 'none'}){_and_others(problem)}"
+                )
+                yield Infeasibility(tenant.name, Rule.MIN_PROFILE, text)
+                return
 
 
 def _retraining_too_long(problem: Problem) -> Iterator[Infeasibility]:
@@ -292,7 +312,7 @@ def _window_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: 
         if floor is None or floor.per is not Per.WINDOW:
             continue
         assert arrived is not None
-        most = _in_time(problem, tenant, table)[:, np.unique(states[:, m])].max(axis=1)
+        most = _in_time(problem, tenant, table)[:, np.unique(states[:, problem.holder_of[m]])].max(axis=1)
         before = served_at_start(problem, tenant, table)
         if before is not None:
             most[: len(before)] = before
@@ -313,7 +333,7 @@ def _step_out_of_reach(problem: Problem, tables: Sequence[GainTable], states: In
         start = served_at_start(problem, tenant, table)
         # What was held when the window opened need be none of these layouts.
         least[: 0 if start is None else len(start)] = -np.inf
-        served = _in_time(problem, tenant, table)[:, states[:, m]]
+        served = _in_time(problem, tenant, table)[:, states[:, problem.holder_of[m]]]
         reached = np.where(allowed, served, -np.inf).max(axis=1)
         short = np.flatnonzero(reached < least)
         if len(short):

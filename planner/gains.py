@@ -15,16 +15,20 @@ where workers start exactly as planned, 1 % with extreme bursts (``docs/fidelity
 Requests count in the step in which they *arrive*, as everywhere (a request that waits and is served a
 step later earns in its own step). Counted where they are served, a plan that changes its multiset
 could earn twice for one request: a larger multiset serves it at once, a smaller one the step after.
+
+The members of a pool are served in one order for the whole window (:func:`order_of_service`), each in what those before
+it leave of the step. So each member has a table of its own, and tables still add up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from executor.compiled import compiled
 from executor.mig import Multiset
 from planner.arrays import Bools, Floats
 from planner.counts import serving_multisets
@@ -57,7 +61,13 @@ def expected_gains(problem: Problem, paths_rps: Sequence[Floats]) -> tuple[GainT
     Raises:
         ProblemError: A path array has another shape.
     """
-    return tuple(_table(problem, *own) for own in _requests(problem, paths_rps))
+    requests = tuple(_requests(problem, paths_rps))
+    no_slack = dict[str, float]()
+    return _by_tenant(
+        problem,
+        lambda m: _table(problem, *requests[m]),
+        lambda members: _carried_in_turn(problem, members, requests, [no_slack] * len(requests), 0.0),
+    )
 
 
 def carry_over_gains(
@@ -83,10 +93,43 @@ def carry_over_gains(
     Raises:
         ProblemError: A path array has another shape, or a profile has no slack.
     """
-    return tuple(
-        _carried(problem, tenant, requests, slack, risk)
-        for (tenant, requests), slack in zip(_requests(problem, paths_rps), slack_s, strict=True)
+    requests = tuple(_requests(problem, paths_rps))
+    for tenant, slack in zip(problem.tenants, slack_s, strict=True):
+        lacking = sorted(set(problem.capability_rps(tenant)) - set(slack))
+        if lacking:
+            raise ProblemError(f"tenants.{tenant.name}: slack_s lacks {', '.join(lacking)}, which capability_rps has")
+    return _by_tenant(
+        problem,
+        lambda m: _carried(problem, *requests[m], slack_s[m], risk),
+        lambda members: _carried_in_turn(problem, members, requests, slack_s, risk),
     )
+
+
+def _by_tenant(
+    problem: Problem, alone: Callable[[int], GainTable], pooled: Callable[[tuple[int, ...]], Sequence[GainTable]]
+) -> tuple[GainTable, ...]:
+    """The tables in the tenants' order, those of a pool made together."""
+    found: dict[int, GainTable] = {}
+    for members in problem.partition:
+        found |= zip(members, [alone(members[0])] if len(members) == 1 else pooled(members), strict=True)
+    return tuple(found[m] for m in range(len(problem.tenants)))
+
+
+def order_of_service(problem: Problem, members: Sequence[int]) -> tuple[int, ...]:
+    """The members of a pool, those first whose requests of a second of the largest instance are worth most.
+
+    A request's worth is its tenant's weight times the mean of the accuracy now and the best one that it may have.
+    """
+    pool = problem.pool_of(problem.tenants[members[0]].name)
+    assert pool is not None
+    largest = max(map(problem.gpu.profile, pool.capability_rps), key=lambda p: (p.compute_slices, p.memory_slices))
+
+    def worth(m: int) -> float:
+        tenant = problem.tenants[m]
+        accuracy = (tenant.accuracy_before + max(tenant.accuracies)) / 2
+        return tenant.weight * accuracy * pool.capability_rps[largest.name][tenant.name]
+
+    return tuple(sorted(members, key=lambda m: (-worth(m), m)))
 
 
 def make_monotone(multisets: Sequence[Multiset], values: Floats) -> Floats:
@@ -111,6 +154,44 @@ def carried_over(arrived: Floats, capacity: Floats, room: Floats) -> Iterator[Fl
         left = np.maximum(waiting + came - most, 0.0)
         waiting = np.minimum(left, most_waiting)
         yield came - (left - waiting)
+
+
+def carried_over_in_turn(
+    arrived: Sequence[Floats], capacity: Sequence[Floats], room: Sequence[Floats]
+) -> Iterator[Floats]:
+    """Likewise for the members of a pool in the order of their service: by step, ``(n_members, n_paths, n_columns)``.
+
+    Each is served in what those before it leave of the step, and waits no longer than they leave it time. Of what came
+    in the step no more than its share of the time that a request may wait does.
+
+    Shapes:
+        One a member: arrivals ``(n_steps, n_paths)``, the others ``(n_steps, n_columns)``.
+    """
+    came, most, most_waiting = (np.stack([*own], axis=1).astype(np.float64) for own in (arrived, capacity, room))
+    waiting = np.zeros((came.shape[1], came.shape[2], most.shape[2]))
+    for step in range(len(came)):
+        served = np.empty_like(waiting)
+        _serve_in_turn(came[step], most[step], most_waiting[step], waiting, served)
+        yield served
+
+
+@compiled
+def _serve_in_turn(came: Floats, most: Floats, most_waiting: Floats, waiting: Floats, served: Floats) -> None:
+    """One step: what is ``served`` of what ``came``, ``waiting`` from before and, updated, for later."""
+    for k in range(most.shape[1]):
+        for path in range(came.shape[1]):
+            left_share, waited = 1.0, 0.0
+            for i in range(came.shape[0]):
+                due = came[i, path] + waiting[i, path, k]
+                taken, kept = 0.0, 0.0
+                if most[i, k] > 0.0:
+                    taken = min(due, most[i, k] * left_share)
+                    left_share = max(0.0, left_share - taken / most[i, k])
+                    slack = most_waiting[i, k] / most[i, k]
+                    kept = min(due - taken, came[i, path] * slack, most[i, k] * max(0.0, slack - waited))
+                    waited += kept / most[i, k]
+                waiting[i, path, k] = kept
+                served[i, path, k] = came[i, path] - (due - taken - kept)
 
 
 def rooms(problem: Problem, tenant: TenantTerms, slack_s: Mapping[str, float]) -> Floats:
@@ -145,21 +226,64 @@ def _carried(
     problem: Problem, tenant: TenantTerms, requests: Floats, slack_s: Mapping[str, float], risk: float
 ) -> GainTable:
     """The table of a tenant whose queues carry over."""
-    lacking = sorted(set(tenant.capability_rps) - set(slack_s))
-    if lacking:
-        raise ProblemError(f"tenants.{tenant.name}: slack_s lacks {', '.join(lacking)}, which capability_rps has")
     multisets = serving_multisets(problem, tenant)
     counts = np.array(multisets, dtype=np.float64)
     shape = (problem.n_steps, len(counts))
     capacity = np.broadcast_to(problem.step_s * (counts @ problem.rates_rps(tenant)), shape)
     room = np.broadcast_to(counts @ rooms(problem, tenant, slack_s), shape)
-    by_step = list(carried_over(requests.T[:, :, None], capacity, room))
-    served = make_monotone(multisets, np.array([own.mean(axis=0) for own in by_step]))
+    by_step = carried_over(requests.T[:, :, None], capacity, room)
+    return _averaged(problem, tenant, requests, *_means(by_step, len(requests), risk), risk)
+
+
+def _carried_in_turn(
+    problem: Problem,
+    members: Sequence[int],
+    requests: Sequence[tuple[TenantTerms, Floats]],
+    slack_s: Sequence[Mapping[str, float]],
+    risk: float,
+) -> list[GainTable]:
+    """The tables of a pool's members, in their order."""
+    order = order_of_service(problem, members)
+    counts = np.array(serving_multisets(problem, problem.tenants[members[0]]), dtype=np.float64)
+    shape = (problem.n_steps, len(counts))
+    rates = [problem.rates_rps(problem.tenants[m]) for m in order]
+    room = [rooms(problem, problem.tenants[m], slack_s[m]) for m in order]
+    by_step = carried_over_in_turn(
+        [requests[m][1].T for m in order],
+        [np.broadcast_to(problem.step_s * (counts @ own), shape) for own in rates],
+        [np.broadcast_to(counts @ own, shape) for own in room],
+    )
+    mean, worst = _means(by_step, len(requests[members[0]][1]), risk)
+    pairs = ((m, order.index(m)) for m in members)
+    return [_averaged(problem, *requests[m], mean[:, place], worst[:, place], risk) for m, place in pairs]
+
+
+def _means(by_step: Iterable[Floats], n_paths: int, risk: float) -> tuple[Floats, Floats]:
+    """Of what is served in each step, ``(…, n_paths, n_columns)``: the mean over paths, and over those of the least.
+
+    Shapes:
+        → ``(n_steps, …, n_columns)`` each, the second the first where it is no risk.
+    """
+    means, worst, n_worst = list[Floats](), list[Floats](), max(1, math.ceil(WORST_FIFTH * n_paths - 1e-9))
+    for served in by_step:
+        means.append(served.mean(axis=-2))
+        if risk > 0:
+            worst.append(np.sort(served, axis=-2)[..., :n_worst, :].mean(axis=-2))
+    mean = np.array(means)
+    return mean, np.array(worst) if risk > 0 else mean
+
+
+def _averaged(
+    problem: Problem, tenant: TenantTerms, requests: Floats, mean: Floats, worst: Floats, risk: float
+) -> GainTable:
+    """The table from the :func:`_means` of what is served, ``(n_steps, n_multisets)`` each."""
+    multisets = serving_multisets(problem, tenant)
+    served = make_monotone(multisets, mean)
     table = _table(problem, tenant, requests, served)
     if risk > 0:
-        n_worst = max(1, math.ceil(WORST_FIFTH * len(requests) - 1e-9))
-        least = make_monotone(multisets, np.array([np.sort(own, axis=0)[:n_worst].mean(axis=0) for own in by_step]))
-        table = replace(table, steady=table.steady + risk * worth_of(tenant) * (least - served))
+        table = replace(
+            table, steady=table.steady + risk * worth_of(tenant) * (make_monotone(multisets, worst) - served)
+        )
     return table
 
 

@@ -367,9 +367,11 @@ def next_epoch_step(problem: Problem, lifetimes: Sequence[Lifetime], before_step
     """First step at which the held set may change again after the epochs before a step of a ``physical`` plan."""
     held = [item for item in lifetimes if item.is_inference and item.create_step < item.end_step]
     epochs = {step for item in held for step in (item.create_step, item.end_step) if 0 < step < before_step}
-    at_start = {(item.placement, item.owner.tenant) for item in held if item.create_step == 0}
-    if problem.initial is not None and at_start != {(item.placement, item.tenant) for item in problem.opening.held}:
+    at_start = {(item.placement, item.owner) for item in held if item.create_step == 0}
+    if problem.initial is not None and at_start != set(problem.kept_at_start):
         epochs.add(0)
+    if problem.is_repartitioned and problem.opening.next_epoch_step < before_step:
+        epochs.add(problem.opening.next_epoch_step)
     return max([problem.opening.next_epoch_step, *(epoch + problem.epoch_steps for epoch in epochs)])
 
 

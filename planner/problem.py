@@ -78,13 +78,25 @@ class Task(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Owner:
-    """Who holds a placement: a task of a tenant. A value of its own, so that it can grow into a group of tasks."""
+    """Who holds a placement: a task of a tenant, or the inference of a pool of tenants.
+
+    Attributes:
+        tenant: The tenant; of a pool the first one, in the problem's order.
+        task: What it does there.
+        others: The further members of a pool, in the problem's order.
+    """
 
     tenant: str
     task: Task
+    others: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.tenant}/{self.task}"
+        return f"{'+'.join(self.members)}/{self.task}"
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All whose task it is."""
+        return self.tenant, *self.others
 
 
 def steps_of(duration_s: float, step_s: float) -> int:
@@ -263,6 +275,29 @@ class TenantTerms:
         return self.salvage or (0.0,) * (1 + len(self.options))
 
 
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Tenants whose inference holds instances together: each of these has the weights of all, and serves one at a time.
+
+    Attributes:
+        members: Two or more, in the problem's order.
+        capability_rps: By profile that serves the pool, then by member: requests a second within its SLO that one
+            instance answers if it serves no other member, a turn's cost taken off.
+        overhead_s: Seconds from a created instance until all members' workers serve in it.
+    """
+
+    members: tuple[str, ...]
+    capability_rps: Mapping[str, Mapping[str, float]]
+    overhead_s: float
+
+    def __post_init__(self) -> None:
+        rates = {name: MappingProxyType(dict(by_member)) for name, by_member in self.capability_rps.items()}
+        object.__setattr__(self, "capability_rps", MappingProxyType(rates))
+
+    def __hash__(self) -> int:
+        return hash((self.members, tuple(self.capability_rps), self.overhead_s))
+
+
 @dataclass(frozen=True, eq=False)
 class GainTable:
     """Expected goodput of one tenant by level, step and the multiset its inference serves with.
@@ -299,11 +334,20 @@ class GainTable:
 
 @dataclass(frozen=True, slots=True)
 class HeldInstance:
-    """An instance that a tenant's inference holds when the window opens, serving from ``serve_step``."""
+    """An instance that inference holds when the window opens, serving from ``serve_step``.
+
+    ``tenant`` holds it, or a pool of it and of ``others``, which need not be a pool of this window.
+    """
 
     placement: Placement
     tenant: str
     serve_step: int
+    others: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All whose weights are in it."""
+        return self.tenant, *self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,12 +391,14 @@ class Problem:
         step_s: Seconds a step.
         n_steps: Steps of the window.
         reconfiguration: Which cost model holds.
-        tenants: One to as many as the GPU has compute slices, in ``paper`` six at most; with distinct names.
+        tenants: One to as many as the GPU has compute slices, in ``paper`` six at most; with distinct names. Those of a
+            pool count as one.
         switch_s: ``physical``: seconds for draining a batch and the largest change's serial driver
             calls; ``None`` stands for the default derived from the GPU model's driver times.
         initial: What the window starts from; ``None`` when the first layout is free.
         gains: Gain tables, one a tenant, when they are better than min(a, C); ``None`` for those.
         unavailable: Memory slices that are not ours; empty where the whole GPU is.
+        pools: ``physical``: tenants that hold instances together; who is in none holds its own.
 
     Raises:
         ProblemError: Naming tenant, key, value and what is allowed.
@@ -367,6 +413,7 @@ class Problem:
     initial: InitialState | None = None
     gains: tuple[GainTable, ...] | None = field(default=None, compare=False)
     unavailable: tuple[Unavailable, ...] = ()
+    pools: tuple[Pool, ...] = ()
 
     def __post_init__(self) -> None:
         _check_problem(self)
@@ -374,7 +421,7 @@ class Problem:
     @cached_property
     def profile_names(self) -> tuple[str, ...]:
         """Profiles that any task of any tenant may use or already holds, in catalogue order."""
-        used = {name for tenant in self.tenants for name in tenant.capability_rps}
+        used = {name for tenant in self.tenants for name in self.capability_rps(tenant)}
         used |= {n for tenant in self.tenants for option in tenant.options for n in option.time_s}
         used |= {item.placement.profile.name for item in self.opening.held}
         used |= {item.placement.profile.name for item in self.opening.retrainings}
@@ -404,7 +451,86 @@ class Problem:
 
     def rates_rps(self, tenant: TenantTerms) -> Floats:
         """Requests a second that one instance of each of ``profile_names`` serves for the tenant, ``(n_profiles,)``."""
-        return np.array([tenant.capability_rps.get(name, 0.0) for name in self.profile_names])
+        rates = self.capability_rps(tenant)
+        return np.array([rates.get(name, 0.0) for name in self.profile_names])
+
+    @cached_property
+    def partition(self) -> tuple[tuple[int, ...], ...]:
+        """Who holds instances together, by tenant index: the pools, and each other tenant alone; by their first."""
+        names = self.tenant_names
+        pools = {names.index(pool.members[0]): tuple(map(names.index, pool.members)) for pool in self.pools}
+        pooled = {m for members in pools.values() for m in members}
+        return tuple(pools.get(m, (m,)) for m in range(len(names)) if m in pools or m not in pooled)
+
+    @cached_property
+    def holder_of(self) -> tuple[int, ...]:
+        """By tenant, the place in ``partition`` of those with whom it holds instances."""
+        holder = {m: number for number, members in enumerate(self.partition) for m in members}
+        return tuple(holder[m] for m in range(len(self.tenants)))
+
+    def owner(self, holder: int) -> Owner:
+        """The inference of those at a place in ``partition``."""
+        first, *others = (self.tenant_names[m] for m in self.partition[holder])
+        return Owner(first, Task.INFERENCE, tuple(others))
+
+    def pool_of(self, name: str) -> Pool | None:
+        """The pool of the tenant of this name; ``None`` if it holds its own instances."""
+        return self._pool_by_member.get(name)
+
+    @cached_property
+    def _pool_by_member(self) -> Mapping[str, Pool]:
+        return {name: pool for pool in self.pools for name in pool.members}
+
+    def capability_rps(self, tenant: TenantTerms) -> Mapping[str, float]:
+        """Requests a second that one instance serves for the tenant, by the profiles that serve it, or its pool."""
+        pool = self.pool_of(tenant.name)
+        if pool is None:
+            return tenant.capability_rps
+        return {name: rates[tenant.name] for name, rates in pool.capability_rps.items()}
+
+    @cached_property
+    def heirs(self) -> tuple[int, ...]:
+        """Of each instance held when the window opens, who keeps it: a place in ``partition``.
+
+        That are those who share most tenants with who holds it, the first of equals; those whom it cannot serve come
+        last.
+        """
+        by_name = dict(zip(self.tenant_names, self.holder_of, strict=True))
+
+        def rank(item: HeldInstance, holder: int) -> tuple[bool, int, int]:
+            serves = item.placement.profile.name in self.capability_rps(self.tenants[self.partition[holder][0]])
+            return serves, sum(by_name[name] == holder for name in item.members), -holder
+
+        found = ((item, {by_name[name] for name in item.members}) for item in self.opening.held)
+        return tuple(max(holders, key=lambda holder: rank(item, holder)) for item, holders in found)
+
+    @property
+    def kept_at_start(self) -> tuple[tuple[Placement, Owner], ...]:
+        """Each instance held when the window opens, with who keeps it."""
+        return tuple(
+            (item.placement, self.owner(heir)) for item, heir in zip(self.opening.held, self.heirs, strict=True)
+        )
+
+    @cached_property
+    def is_repartitioned(self) -> bool:
+        """Whether some instance is held otherwise than by all of those who keep it, and by them alone.
+
+        Processes that are missing in what is kept start when the held set may change for the first time: there is an
+        epoch then, whether or not anything else changes.
+        """
+        pairs = zip(self.opening.held, self.kept_at_start, strict=True)
+        is_new = any(item.members != owner.members for item, (_, owner) in pairs)
+        return is_new and self.opening.next_epoch_step < self.n_steps
+
+    def joins_at(self, placement: Placement, tenant: TenantTerms) -> int:
+        """The step before which no process of the tenant's serves in an instance kept from the initial state.
+
+        0 where it has one there already, or where nothing is kept.
+        """
+        item = next((item for item in self.opening.held if item.placement == placement), None)
+        if item is None or tenant.name in item.members:
+            return 0
+        return self.opening.next_epoch_step + self.warm_up_steps(tenant)
 
     @property
     def physical_initial(self) -> PhysicalState | None:
@@ -456,7 +582,9 @@ class Problem:
 
     def warm_up_steps(self, tenant: TenantTerms) -> int:
         """Ω[m] of the ``physical`` model: steps from an epoch until the tenant's new instances serve."""
-        return steps_of(self.switching_s + tenant.overhead_s, self.step_s)
+        pool = self.pool_of(tenant.name)
+        overhead_s = tenant.overhead_s if pool is None else pool.overhead_s
+        return steps_of(self.switching_s + overhead_s, self.step_s)
 
     def retraining_warm_up_steps(self, tenant: TenantTerms) -> int:
         """Ω_r[m]: steps from claiming the placement until training runs; 0 in ``paper``, where RT includes them."""
@@ -552,6 +680,7 @@ def _check_problem(problem: Problem) -> None:
     for index, tenant in enumerate(problem.tenants):
         _check_name(f"tenants[{index}].name", tenant.name, names)
         _check_tenant(problem, tenant)
+    _check_pools(problem)
     match problem.reconfiguration, problem.initial:
         case Reconfiguration.PAPER, PaperState() as state:
             _check_paper_state(problem, state)
@@ -564,12 +693,41 @@ def _check_problem(problem: Problem) -> None:
         _check_unavailable(problem, f"unavailable[{index}]", item)
 
 
+def _check_pools(problem: Problem) -> None:
+    """Each tenant in one pool at most, pools in the problem's order, with a rate of each member on each profile."""
+    names, pooled = problem.tenant_names, set[str]()
+    if problem.pools and problem.reconfiguration is Reconfiguration.PAPER:
+        raise ProblemError("pools: tenants hold instances together in physical problems only; this one is paper")
+    for index, pool in enumerate(problem.pools):
+        where = f"pools[{index}]"
+        for name in pool.members:
+            _found(problem.tenant, name, f"{where}.members")
+            if name in pooled:
+                raise ProblemError(f"{where}.members has {name}, which is in a pool already; one is allowed")
+            pooled.add(name)
+        if len(pool.members) < 2 or list(pool.members) != sorted(pool.members, key=names.index):
+            shown = ", ".join(pool.members) or "nobody"
+            raise ProblemError(f"{where}.members is {shown}; two tenants or more in the problem's order are needed")
+        _check_number(f"{where}.overhead_s", pool.overhead_s)
+        if not pool.capability_rps:
+            raise ProblemError(f"{where}.capability_rps is empty; at least one profile is needed")
+        for name, rates in pool.capability_rps.items():
+            _found(problem.gpu.profile, name, f"{where}.capability_rps")
+            if rates.keys() != set(pool.members):
+                shown = ", ".join(rates) or "nobody"
+                raise ProblemError(f"{where}.capability_rps.{name} has rates of {shown}; one of each member is needed")
+            for member, rate in rates.items():
+                _check_number(f"{where}.capability_rps.{name}.{member}", rate, above=True)
+
+
 def _check_number_of_tenants(problem: Problem) -> None:
     n, gpu = len(problem.tenants), problem.gpu
-    if not 1 <= n <= gpu.compute_slices:
+    n_holders = n - sum(len(pool.members) - 1 for pool in problem.pools)
+    if not 1 <= n_holders <= gpu.compute_slices:
+        counted = f" in {n_holders} pools" if problem.pools else ""
         raise ProblemError(
-            f"tenants: {n} given; 1 to {gpu.compute_slices} are allowed, as {gpu.name} has {gpu.compute_slices} "
-            "compute slices and each tenant needs one"
+            f"tenants: {n} given{counted}; 1 to {gpu.compute_slices} are allowed, as {gpu.name} has "
+            f"{gpu.compute_slices} compute slices and each {'pool' if problem.pools else 'tenant'} needs one"
         )
     if problem.reconfiguration is Reconfiguration.PAPER and n > MAX_PAPER_TENANTS:
         raise ProblemError(
@@ -686,11 +844,14 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
         raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
     for index, held in enumerate(state.held):
         where = f"initial.held[{index}]"
-        may_serve = _found(problem.tenant, held.tenant, where).capability_rps
+        for name in held.members:
+            _found(problem.tenant, name, where)
         _check_step(
             f"{where}: {held.placement}'s serve_step", held.serve_step, 0, state.next_epoch_step, "next_epoch_step"
         )
-        if held.placement.profile.name not in may_serve:
+        may_serve = problem.capability_rps(problem.tenant(held.tenant))
+        is_alone = len(held.members) == len(problem.partition[problem.heirs[index]]) == 1
+        if is_alone and held.placement.profile.name not in may_serve:
             raise ProblemError(f"{where}: {held.placement} cannot serve {held.tenant}; {', '.join(may_serve)} can")
     running = [item.tenant for item in state.retrainings]
     for index, item in enumerate(state.retrainings):

@@ -122,13 +122,22 @@ def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
     serve, the retrainings in progress, and the first step at which the held set may change again.
     ``step`` is from 1 to n_steps.
     """
-    left = [_remaining(item, step) for item in plan.lifetimes if item.create_step < step <= item.end_step]
-    runs = [item for item in left if not item.is_inference and item.end_step > 0]
+    left = [item for item in plan.lifetimes if item.create_step < step <= item.end_step]
+    runs = [item for item in left if not item.is_inference and item.end_step > step]
     return PhysicalState(
-        tuple(HeldInstance(item.placement, item.owner.tenant, item.serve_step) for item in left if item.is_inference),
-        tuple(RunningRetraining(item.placement, item.owner.tenant, item.end_step) for item in runs),
+        tuple(_held(problem, item, step) for item in left if item.is_inference),
+        tuple(RunningRetraining(item.placement, item.owner.tenant, item.end_step - step) for item in runs),
         next_epoch_step=max(0, next_epoch_step(problem, plan.lifetimes, step) - step),
     )
+
+
+def _held(problem: Problem, item: Lifetime, step: int) -> HeldInstance:
+    """What is held; where a process of a pool's member is still to come, it counts as serving from then on."""
+    serve_step = item.serve_step
+    if item.create_step == 0:
+        joins = (problem.joins_at(item.placement, problem.tenant(name)) for name in item.owner.members)
+        serve_step = max(serve_step, *joins)
+    return HeldInstance(item.placement, item.owner.tenant, max(0, serve_step - step), item.owner.others)
 
 
 def remaining_plan(plan: MigPlan, step: int) -> MigPlan:

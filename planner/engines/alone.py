@@ -86,13 +86,13 @@ class TenantSubproblem:
 
     Attributes:
         used: From the last call: instances held by profile, inference and retraining, ``(n_steps, n_profiles)``.
-        choice: From the last call: its retraining; ``None`` too for one in progress.
+        choices: From the last call: its retraining, if there is one that is not in progress.
         switched: From the last call: what is earned net of the retraining's own price when the level changes at each
             step, ``(n_levels, n_steps + 1)``; at level 0 what is earned without any change.
     """
 
     used: Floats
-    choice: Retraining | None
+    choices: tuple[Retraining, ...]
 
     def __init__(self, facts: WindowFacts, tenant: int) -> None:
         self._facts, self._tenant = facts, tenant
@@ -125,13 +125,16 @@ class TenantSubproblem:
         self.used = self._counts[_held(self._terms, cost, self._tables, level, switch)]
         if taken is not None:
             self.used[taken.start_step : taken.end_step, facts.problem.profile_names.index(taken.profile)] += 1.0
-        self.choice = None if self._tenant in facts.running_tenants else taken
+        self.choices = () if taken is None or self._tenant in facts.running_tenants else (taken,)
         return float(worth.max())
 
-    def slacks(self) -> dict[Retraining | None, Floats]:
-        """From the last call: how far each way falls short of the best by start, ``(n_starts,)``; one for ``None``."""
+    def slacks(self) -> dict[int, dict[Retraining | None, Floats]]:
+        """Of the tenant, from the last call: how far each way falls short of the best by start, ``(n_starts,)``.
+
+        ``None`` has one.
+        """
         best = max(float(worth.max()) for worth in self._worths.values())
-        return {way: best - worth for way, worth in self._worths.items()}
+        return {self._tenant: {way: best - worth for way, worth in self._worths.items()}}
 
 
 def _terms(facts: WindowFacts, m: int, multisets: Sequence[Multiset], ways: Sequence[Retraining]) -> _Terms:
@@ -155,13 +158,13 @@ def _terms(facts: WindowFacts, m: int, multisets: Sequence[Multiset], ways: Sequ
     earliest = np.array([facts.n_steps, *(min(own, default=facts.n_steps + 1) for own in ends)], dtype=np.int64)
     if problem.reconfiguration is not Reconfiguration.PAPER:
         lasting = (facts.first_step, int(facts.warm_steps[m]), facts.epoch_steps)
-        return _Terms(_removal(number), barred, opening, earned, earned, *lasting, earliest)
+        return _Terms(removal_of(number), barred, opening, earned, earned, *lasting, earliest)
     assert table.changed is not None
     changed = np.ascontiguousarray(sums_before(table.changed[:n_levels, :, columns], axis=1))
-    return _Terms(_removal(number), barred, opening, earned, changed, 0, 0, 1, earliest)
+    return _Terms(removal_of(number), barred, opening, earned, changed, 0, 0, 1, earliest)
 
 
-def _removal(number: Mapping[Multiset, int]) -> Ints:
+def removal_of(number: Mapping[Multiset, int]) -> Ints:
     """Each multiset without one of its instances; −1 fills the row's end."""
     rows = [
         [number[(*multiset[:p], count - 1, *multiset[p + 1 :])] for p, count in enumerate(multiset) if count]
@@ -172,7 +175,7 @@ def _removal(number: Mapping[Multiset, int]) -> Ints:
 
 
 @compiled
-def _over_supersets(removal: Ints, values: Floats, best: Floats, best_at: Ints) -> None:
+def over_supersets(removal: Ints, values: Floats, best: Floats, best_at: Ints) -> None:
     """The best of each node's supersets, and which it is."""
     for node in range(len(values)):
         best[node], best_at[node] = values[node], node
@@ -186,7 +189,7 @@ def _over_supersets(removal: Ints, values: Floats, best: Floats, best_at: Ints) 
 
 
 @compiled
-def _over_cores(removal: Ints, above: Floats, above_at: Ints, core: Floats, best: Floats, best_at: Ints) -> None:
+def over_cores(removal: Ints, above: Floats, above_at: Ints, core: Floats, best: Floats, best_at: Ints) -> None:
     """For each node the best core within it: what the core earns plus ``above`` of it."""
     for node in range(len(core)):
         best[node], best_at[node] = above[node] + core[node], above_at[node]
@@ -255,9 +258,9 @@ def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: _Scratch) ->
     for t in range(n_steps):
         _hold(terms, paid, t, 0, free[t], free[t + 1])
         if t >= terms.first:
-            _over_supersets(terms.removal, free[t], above[t], above_at[t])
+            over_supersets(terms.removal, free[t], above[t], above_at[t])
             _epoch(terms, paid, t, 0, n_steps, core, rest)
-            _over_cores(terms.removal, above[t], above_at[t], core, moved[t], moved_from[t])
+            over_cores(terms.removal, above[t], above_at[t], core, moved[t], moved_from[t])
             moved[t] += rest
         source = t + 1 - terms.spacing
         if source >= terms.first:
@@ -276,8 +279,8 @@ def _backward(terms: _Terms, paid: Floats, tables: _Tables, level: int, scratch:
         if t >= terms.first:
             until = _epoch(terms, paid, t, level, t, core, rest)
             rest += back[until]
-            _over_supersets(terms.removal, rest, above, above_at)
-            _over_cores(terms.removal, above, above_at, core, best, best_at)
+            over_supersets(terms.removal, rest, above, above_at)
+            over_cores(terms.removal, above, above_at, core, best, best_at)
             _raise(back[t], target[t], best, best_at)
 
 
@@ -328,7 +331,7 @@ def _at_switch(
     most, begin, source = best[node], switch, node
     for t in range(max(terms.first, switch - terms.spacing + 1), min(switch, len(paid) - 1)):
         until = _epoch(terms, paid, t, level, switch, core, rest)
-        _over_cores(terms.removal, tables.above[t], tables.above_at[t], core, best, best_at)
+        over_cores(terms.removal, tables.above[t], tables.above_at[t], core, best, best_at)
         best += rest + back[until]
         k = int(np.argmax(best))
         if best[k] > most:

@@ -70,7 +70,7 @@ def relaxed_bound(facts: WindowFacts) -> float:
     total = np.zeros((problem.n_steps, len(states)))
     for m, tenant in enumerate(problem.tenants):
         columns = [facts.gains[m].column[multiset] for multiset in tenant_multisets(problem, tenant)]
-        total += facts.best_steady(m)[:, columns][:, states[:, m]]
+        total += facts.best_steady(m)[:, columns][:, states[:, problem.holder_of[m]]]
     for begin, end, mask in problem.unavailable_spans if problem.unavailable else ():
         total[begin:end, ~codes_fit(gpu, names, codes, mask)] = -np.inf
     return float(total.max(axis=1).sum()) + facts.most_salvage

@@ -18,7 +18,9 @@ import numpy as np
 from planner.arrays import Floats
 from planner.counts import codes_fit, codes_of, feasible_multisets
 from planner.engines.alone import TenantSubproblem
+from planner.engines.pooled import PoolSubproblem
 from planner.engines.schedule import Schedule, WindowFacts
+from planner.problem import Retraining
 
 _PROGRESS = 1e-4
 """Share of the gap by which a bound must fall to count as progress."""
@@ -38,7 +40,8 @@ class InstancePrices:
 
     Attributes:
         shape: Of the prices, ``(n_steps, n_profiles)``.
-        tenants: Each one's problem; what they found with the prices of the last call stands there.
+        holders: By place in ``Problem.partition``, the problem of each tenant that holds its own instances, and of each
+            pool; what they found with the prices of the last call stands there.
     """
 
     def __init__(self, facts: WindowFacts) -> None:
@@ -50,21 +53,34 @@ class InstancePrices:
         for begin, end, mask in problem.unavailable_spans:
             is_left = codes_fit(problem.gpu, problem.profile_names, codes_of(np.array(feasible)), mask)
             self._barred[begin:end, ~is_left] = -np.inf
-        self.tenants = [TenantSubproblem(facts, tenant) for tenant in range(len(problem.tenants))]
+        self.holders = [
+            TenantSubproblem(facts, members[0]) if len(members) == 1 else PoolSubproblem(facts, members)
+            for members in problem.partition
+        ]
 
     @property
     def schedule(self) -> Schedule:
         """The tenants' own best retrainings, from the last call."""
-        return tuple(tenant.choice for tenant in self.tenants if tenant.choice is not None)
+        return tuple(sorted(choice for holder in self.holders for choice in holder.choices))
+
+    @property
+    def switched(self) -> list[Floats]:
+        """``TenantSubproblem.switched`` of each tenant, from the last call; there are no pools."""
+        return [holder.switched for holder in self.holders if isinstance(holder, TenantSubproblem)]
+
+    def slacks(self) -> list[dict[Retraining | None, Floats]]:
+        """By tenant and way, from the last call: how far each start falls short of its best, ``(n_starts,)``."""
+        found = {m: own for holder in self.holders for m, own in holder.slacks().items()}
+        return [found[m] for m in range(len(found))]
 
     def __call__(self, prices: Floats) -> tuple[float, Floats]:
         """The bound with these prices, and its slope."""
         worth = prices @ self._room.T + self._barred
         bound = float(worth.max(axis=1).sum())
         slope = self._room[worth.argmax(axis=1)]
-        for tenant in self.tenants:
-            bound += tenant.best(prices)
-            slope = slope - tenant.used
+        for holder in self.holders:
+            bound += holder.best(prices)
+            slope = slope - holder.used
         return bound, slope
 
 

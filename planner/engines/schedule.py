@@ -154,11 +154,24 @@ class WindowFacts:
 
     @property
     def initial_held(self) -> frozenset[tuple[Placement, int]] | None:
-        """(placement, tenant index) of what inference holds when the window opens; ``None`` if that is free."""
+        """(placement, holder) of what inference holds when the window opens; ``None`` if that is free.
+
+        A holder is a place in ``Problem.partition``.
+        """
         if self.is_free:
             return None
-        names = self.problem.tenant_names
-        return frozenset((item.placement, names.index(item.tenant)) for item in self.problem.opening.held)
+        return frozenset(
+            (item.placement, heir) for item, heir in zip(self.problem.opening.held, self.problem.heirs, strict=True)
+        )
+
+    @cached_property
+    def kept_by_tenant(self) -> tuple[frozenset[tuple[Placement, int]], ...]:
+        """By tenant, the part of ``initial_held`` in which it has a process when the window opens."""
+        joins_at = self.problem.joins_at
+        return tuple(
+            frozenset((place, heir) for place, heir in self.initial_held or () if not joins_at(place, tenant))
+            for tenant in self.problem.tenants
+        )
 
     @cached_property
     def initial_columns(self) -> Int64s:

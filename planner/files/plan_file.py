@@ -11,11 +11,23 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PlainValidator, ValidationInfo
+from pydantic_core import PydanticCustomError
 
 from executor.mig import Placement
-from planner.errors import PlanFileError
-from planner.files.strict import Number, StrictModel, Text, given, made_of, read_by, read_document, told_of, validated
+from planner.errors import PlanFileError, ProblemError
+from planner.files.strict import (
+    Number,
+    StrictModel,
+    Text,
+    given,
+    made_of,
+    one_or_all,
+    read_by,
+    read_document,
+    told_of,
+    validated,
+)
 from planner.plan import (
     AnyCertificate,
     Certificate,
@@ -40,6 +52,21 @@ _Profile = Annotated[str, read_by(lambda problem, name: problem.gpu.profile(name
 _Placement = Annotated[Placement, read_by(lambda problem, text: problem.gpu.placement(text))]
 
 
+def _members_of(content: object, info: ValidationInfo) -> tuple[TenantTerms, ...]:
+    """The tenant of a name, or those of a list of names."""
+    names = [content] if isinstance(content, str) else content
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise PydanticCustomError("names", "a tenant's name, or a list of those of a pool")
+    try:
+        assert isinstance(info.context, Problem)
+        return tuple(map(info.context.tenant, names))
+    except ProblemError as error:
+        raise ValueError(str(error)) from None
+
+
+_MEMBERS = PlainValidator(_members_of)
+
+
 class _Retraining(StrictModel):
     profile: _Profile
     start_step: int
@@ -55,7 +82,7 @@ class _Schedule(StrictModel):
 
 class _Lifetime(StrictModel):
     placement: _Placement
-    tenant: _Tenant
+    tenant: Annotated[tuple[TenantTerms, ...], _MEMBERS]
     task: Task
     create_step: int
     serve_step: int
@@ -159,7 +186,7 @@ def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
 
 def _lifetime_to_json(lifetime: Lifetime) -> dict[str, object]:
     own, steps = lifetime.owner, ("create_step", "serve_step", "end_step", "option")
-    placed = {"placement": str(lifetime.placement), "tenant": own.tenant, "task": own.task.value}
+    placed = {"placement": str(lifetime.placement), "tenant": one_or_all(own.members), "task": own.task.value}
     return placed | given(**{key: getattr(lifetime, key) for key in steps})
 
 
@@ -189,9 +216,7 @@ def plan_of(document: dict[str, object], problem: Problem, origin: str) -> MigPl
             MigPlan,
             content,
             schedules=_schedules(content.tenants or [], problem),
-            lifetimes=tuple(
-                made_of(Lifetime, item, owner=Owner(item.tenant.name, item.task)) for item in content.lifetimes or []
-            ),
+            lifetimes=tuple(made_of(Lifetime, item, owner=_owner(item)) for item in content.lifetimes or []),
             infeasibility=content.reason,
             work=tuple(content.work.items()),
             certificate=_certificate(content, problem),
@@ -209,6 +234,11 @@ _MADE = {
     "expected_goodput": "objective and salvage",
 }
 """Figures that others in the file make, and those others."""
+
+
+def _owner(item: _Lifetime) -> Owner:
+    first, *others = (tenant.name for tenant in item.tenant)
+    return Owner(first, item.task, tuple(others))
 
 
 def _certificate(content: _File, problem: Problem) -> AnyCertificate | None:

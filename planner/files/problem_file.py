@@ -18,7 +18,17 @@ from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement
 from planner.errors import ProblemError
 from planner.files.gain_table import GainEntry, gains_of, gains_to_json
-from planner.files.strict import Number, StrictModel, given, made_of, read_by, read_document, told_of, validated
+from planner.files.strict import (
+    Number,
+    StrictModel,
+    given,
+    made_of,
+    one_or_all,
+    read_by,
+    read_document,
+    told_of,
+    validated,
+)
 from planner.problem import (
     SHORT_OPTION,
     AttainmentFloor,
@@ -26,6 +36,7 @@ from planner.problem import (
     InitialState,
     PaperState,
     PhysicalState,
+    Pool,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -77,6 +88,7 @@ class _File(StrictModel):
     switch_s: float | None = None
     initial: dict[str, object] | None = None
     unavailable: tuple[Unavailable, ...] = ()
+    pools: tuple[Pool, ...] = ()
 
 
 class _Taken(StrictModel):
@@ -90,9 +102,22 @@ class _PaperInitial(StrictModel):
 _Placed = tuple[Annotated[Placement, read_by(GpuModel.placement)], str, int]
 """A placement, the tenant in it and a step."""
 
+_Members = Annotated[
+    tuple[str, ...], Field(min_length=1), BeforeValidator(lambda it: [it] if isinstance(it, str) else it)
+]
+"""A tenant, or a list of those of a pool."""
+
+_Held = tuple[Annotated[Placement, read_by(GpuModel.placement)], _Members, int]
+"""The same of what inference holds."""
+
+
+def _held(item: tuple[Placement, tuple[str, ...], int]) -> HeldInstance:
+    placement, (tenant, *others), serve_step = item
+    return HeldInstance(placement, tenant, serve_step, tuple(others))
+
 
 class _Placements(StrictModel):
-    held: tuple[Annotated[_Placed, AfterValidator(lambda item: HeldInstance(*item))], ...] = ()
+    held: tuple[Annotated[_Held, AfterValidator(_held)], ...] = ()
     retrainings: tuple[Annotated[_Placed, AfterValidator(lambda item: RunningRetraining(*item))], ...] = ()
     next_epoch_step: int = 0
 
@@ -204,6 +229,7 @@ def problem_to_json(problem: Problem, *, with_gains: bool = False) -> dict[str, 
         switch_s=problem.switch_s,
         initial=None if problem.initial is None else state_to_json(problem.initial),
         unavailable=[unavailable_to_json(item) for item in problem.unavailable] or None,
+        pools=[_pool_to_json(pool) for pool in problem.pools] or None,
         tenants=tenants,
     )
 
@@ -236,10 +262,15 @@ def state_to_json(state: InitialState) -> dict[str, object]:
     if isinstance(state, PaperState):
         return {name: list(profiles) for name, profiles in state.held.items()}
     return {
-        "held": [[str(item.placement), item.tenant, item.serve_step] for item in state.held],
+        "held": [[str(item.placement), one_or_all(item.members), item.serve_step] for item in state.held],
         "retrainings": [[str(item.placement), item.tenant, item.end_step] for item in state.retrainings],
         "next_epoch_step": state.next_epoch_step,
     }
+
+
+def _pool_to_json(pool: Pool) -> dict[str, object]:
+    rates = {profile: dict(by_member) for profile, by_member in pool.capability_rps.items()}
+    return {"members": list(pool.members), "overhead_s": pool.overhead_s, "capability_rps": rates}
 
 
 def unavailable_to_json(item: Unavailable) -> dict[str, object]:

@@ -96,6 +96,11 @@ def made_of(kind: type[KindT], content: StrictModel, **others: object) -> KindT:
     return kind(**{name: value for name, value in content if name in names} | others)
 
 
+def one_or_all(names: tuple[str, ...]) -> str | list[str]:
+    """Who holds an instance, as files have it: a tenant's name, or the list of those of a pool."""
+    return names[0] if len(names) == 1 else list(names)
+
+
 def given(**values: object) -> dict[str, object]:
     """The values that are not ``None``."""
     return {name: value for name, value in values.items() if value is not None}

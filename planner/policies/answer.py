@@ -130,7 +130,8 @@ def checked_shares(answer: object, moment: Moment) -> Shares:
     for owner, value in answer.items():
         quanta = _whole(value)
         if not isinstance(owner, Owner) or quanta is None:
-            raise AnswerError(f"returned {_short(value)} for {_short(owner)}; whole twentieths by Owner are needed")
+            whose = str(owner) if isinstance(owner, Owner) else _short(owner)
+            raise AnswerError(f"returned {_short(value)} for {whose}; whole twentieths by Owner are needed")
         shares[owner] = quanta
     wrong = violation(shares, moment)
     if wrong is not None:

@@ -18,16 +18,17 @@ import numpy as np
 
 from planner.arrays import Floats, Int64s, sums_before
 from planner.plan import AnyCertificate, Certificate, StatusCertificate
-from planner.problem import Problem, Reconfiguration, TenantTerms
+from planner.problem import Problem, Reconfiguration
 from planner.verify.floors import with_floor
 from planner.verify.holdings import (
     counts_at_start,
     fits_gpu,
     gains_of,
-    more_by_checkpoints,
     most_goodput,
+    retraining_costs,
     rounding,
 )
+from planner.verify.pooled import best_pooled
 
 
 def certified_bound(problem: Problem, certificate: AnyCertificate, known: float = math.inf) -> float:
@@ -42,7 +43,12 @@ def certified_bound(problem: Problem, certificate: AnyCertificate, known: float 
     given = dict(zip(certificate.profile_names, certificate.prices.T, strict=True))
     prices = np.stack([given.get(name, np.zeros(problem.n_steps)) for name in problem.profile_names], axis=1)
     fitting = np.array(problem.gpu.multisets(problem.profile_names))
-    found = [_best_alone(problem, m, prices, fitting, certificate) for m in range(len(problem.tenants))]
+    found = [
+        best_pooled(problem, members, prices, fitting, certificate)
+        if len(members) > 1
+        else _best_alone(problem, members[0], prices, fitting, certificate)
+        for members in problem.partition
+    ]
     alone = sum(best for best, _ in found)
     size = most_goodput(problem) + len(problem.tenants) * (np.abs(prices) @ fitting.T).max(axis=1).sum()
     size += sum(size_of for _, size_of in found)
@@ -62,12 +68,13 @@ def _best_alone(
 ) -> tuple[float, float]:
     """The most that tenant m can earn less what it pays, under its floor; and the size of what a floor adds."""
     tenant, n_steps, state = problem.tenants[m], problem.n_steps, problem.opening
-    foreign = [name not in tenant.capability_rps for name in problem.profile_names]
+    rates = problem.capability_rps(tenant)
+    foreign = [name not in rates for name in problem.profile_names]
     counts = fitting[~fitting[:, foreign].any(axis=1)]
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
     gains = gains_of(problem, m, list(index))
     settled, changed, asked, size = with_floor(problem, m, list(index), certificate, gains)
-    costs = _retraining_costs(problem, tenant, prices, (settled, changed), counts)
+    costs = retraining_costs(problem, tenant, prices, (settled, changed), counts)
     settled, changed = settled[: 1 + len(tenant.options)], changed[: 1 + len(tenant.options)]
     # Until the first epoch what is held at the start stays, and serves as far as it is ready; without such a
     # start any multiset may be the first. One that may not serve the tenant counts as empty: it has to change.
@@ -125,34 +132,3 @@ def _most_ahead(values: Floats, first: int, last: int) -> Floats:
         step = min(covered, width - covered)
         most, covered = np.maximum(most[:, :-step], most[:, step:]), covered + step
     return most[:, :n_steps]
-
-
-def _retraining_costs(
-    problem: Problem,
-    tenant: TenantTerms,
-    prices: Floats,
-    gains: tuple[Floats, Floats],
-    counts: Int64s,
-) -> Floats:
-    """The least price of a retraining by option and end step, less what it adds; inf where it cannot end.
-
-    It adds to salvage, and by checkpoints at most what the multiset gains by them that gains most, step by step. What
-    taking weights over costs is left out. ``(n_options, n_steps + 1)``.
-    """
-    n_steps, (none, *salvage) = problem.n_steps, tenant.salvages
-    costs = np.full((len(tenant.options), n_steps + 1), np.inf)
-    paid = dict(zip(problem.profile_names, sums_before(prices).T, strict=True))
-    running = [run for run in problem.opening.retrainings if run.tenant == tenant.name]
-    for run in running:
-        name = run.placement.profile.name
-        more = more_by_checkpoints(problem, tenant, 1, name, gains, counts, np.array([run.end_step]), is_running=True)
-        costs[0, run.end_step] = paid[name][run.end_step] - more[0]
-    for number, option in enumerate(() if running else tenant.options):
-        for name in option.time_s:
-            steps = problem.occupied_steps(tenant, option, name)
-            ends = np.arange(steps, n_steps + 1)
-            more = more_by_checkpoints(problem, tenant, 1 + number, name, gains, counts, ends)
-            price = paid[name][steps:] - paid[name][:-steps] if len(ends) else more
-            costs[number, steps:] = np.minimum(costs[number, steps:], price - more)
-    less: Floats = costs - (np.array(salvage) - none)[:, None]
-    return less

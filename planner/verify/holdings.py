@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
+from operator import le
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from planner.levels import (
     swap_shares,
 )
 from planner.plan import ANYWHERE, Lifetime, MigPlan
-from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
+from planner.problem import Owner, Pool, Problem, Reconfiguration, Task, TenantTerms
 
 
 def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
@@ -59,11 +60,16 @@ def fits_gpu(problem: Problem, counts: Int64s, mask: int = 0) -> Bools:
     return np.isin(counts @ digits, fitting @ digits)
 
 
-def counts_at_start(problem: Problem, tenant: TenantTerms, step: int) -> Multiset | None:
-    """What inference holds when the window opens, as far as it serves in ``step``; ``None`` where that is free."""
-    held = [item for item in problem.opening.held if item.tenant == tenant.name and item.serve_step <= step]
+def counts_at_start(problem: Problem, tenant: TenantTerms, step: int, *, of_all: bool = False) -> Multiset | None:
+    """What inference holds when the window opens, as far as it serves the tenant in ``step``; ``None``: that is free.
+
+    With ``of_all`` as far as it serves any of the tenant's pool.
+    """
     names = () if problem.paper_initial is None else problem.paper_initial.held.get(tenant.name, ())
-    names += tuple(item.placement.profile.name for item in held)
+    for item, (place, owner) in zip(problem.opening.held, problem.kept_at_start, strict=True):
+        is_own = tenant.name in owner.members and place.profile.name in problem.capability_rps(tenant)
+        if is_own and (of_all or tenant.name in item.members) and item.serve_step <= step:
+            names += (place.profile.name,)
     return None if problem.initial is None else counts_of(problem, names)
 
 
@@ -88,14 +94,51 @@ def gains_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[F
 
 
 def served_of(problem: Problem, m: int, multisets: Sequence[Multiset]) -> tuple[Floats, Floats]:
-    """min(a, C) of tenant m in requests, settled and just changed: ``(n_steps, n_multisets)`` each."""
+    """min(a, C) of tenant m in requests, settled and just changed: ``(n_steps, n_multisets)`` each.
+
+    In a pool C is what the members before it leave, in the order of their worth on the largest profile that serves.
+    """
     tenant, step_s, is_paper = problem.tenants[m], problem.step_s, problem.reconfiguration is Reconfiguration.PAPER
-    counts, rates = np.array(multisets), [tenant.capability_rps.get(name, math.nan) for name in problem.profile_names]
-    capacity = step_s * np.where(counts, counts * rates, 0.0).sum(axis=1)
+    counts, capacity = np.array(multisets), _capacity(problem, tenant, multisets)
+    if (pool := problem.pool_of(tenant.name)) is not None:
+        settled = _served_in_turn(problem, pool, tenant.name, multisets)
+        return settled, settled
     # The N instances change one after the other, and each is away for Ψ seconds: Ψ/step/N of the capacity.
     lost = is_paper * tenant.overhead_s / step_s / np.maximum(counts.sum(axis=1), 1) * capacity
     arrivals = step_s * tenant.arrivals_rps[:, None]
     return np.minimum(arrivals, capacity), np.minimum(arrivals, capacity - lost)
+
+
+def _capacity(problem: Problem, tenant: TenantTerms, multisets: Sequence[Multiset]) -> Floats:
+    """Requests that a tenant alone can be served in a step, by multiset; NaN where it may not be served by it."""
+    counts, own = np.array(multisets), problem.capability_rps(tenant)
+    rates = [own.get(name, math.nan) for name in problem.profile_names]
+    capacity: Floats = problem.step_s * np.where(counts, counts * rates, 0.0).sum(axis=1)
+    return capacity
+
+
+def _served_in_turn(problem: Problem, pool: Pool, name: str, multisets: Sequence[Multiset]) -> Floats:
+    """What a member is served of each step, ``(n_steps, n_multisets)``; no less than by a part of the multiset."""
+    profiles = [problem.gpu.profile(profile) for profile in pool.capability_rps]
+    largest = max(profiles, key=lambda profile: (profile.compute_slices, profile.memory_slices)).name
+
+    def worth(member: str) -> float:
+        terms = problem.tenant(member)
+        accuracy = (terms.accuracy_before + max(terms.accuracies)) / 2
+        return terms.weight * accuracy * pool.capability_rps[largest][member]
+
+    # Parts of the multisets, too: with less, those before a member may be served less, and it more.
+    parts = sorted({part for own in multisets for part in product(*(range(count + 1) for count in own))})
+    left: Floats = np.ones((problem.n_steps, len(parts)))
+    for member in sorted(pool.members, key=lambda member: -worth(member)):
+        terms = problem.tenant(member)
+        capacity = _capacity(problem, terms, parts)
+        served = np.minimum(problem.step_s * terms.arrivals_rps[:, None], capacity * left)
+        if member == name:
+            most = [[k for k, part in enumerate(parts) if all(map(le, part, own))] for own in multisets]
+            return np.stack([served[:, own].max(axis=1) for own in most], axis=1)
+        left = np.maximum(left - np.divide(served, capacity, out=np.zeros_like(served), where=capacity > 0), 0.0)
+    raise AssertionError(f"{name} is no member of its pool")
 
 
 def serving(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> tuple[list[Multiset], Int64s, Bools]:
@@ -108,9 +151,13 @@ def serving(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> tuple[li
     serves = np.zeros_like(held)
     for item in lifetimes:
         name = item.placement.profile.name
-        if item.owner == Owner(tenant.name, Task.INFERENCE) and name in names:
+        if item.is_inference and tenant.name in item.owner.members and name in names:
+            # A member that has no process yet in what its pool keeps joins later.
+            since = (
+                item.serve_step if item.create_step else max(item.serve_step, problem.joins_at(item.placement, tenant))
+            )
             held[item.create_step : item.end_step, names.index(name)] += 1
-            serves[item.serve_step : item.end_step, names.index(name)] += 1
+            serves[since : item.end_step, names.index(name)] += 1
     start = counts_at_start(problem, tenant, 0)
     before = np.vstack([held[0] if start is None else start, held[:-1]])
     multisets, kind = np.unique(serves, axis=0, return_inverse=True)
@@ -182,6 +229,37 @@ def more_by_checkpoints(
     sums = ahead(changes[-1][1] if changes else 0, level, slice(None))
     found += sums[-1] - sums[ends]
     return found
+
+
+def retraining_costs(
+    problem: Problem,
+    tenant: TenantTerms,
+    prices: Floats,
+    gains: tuple[Floats, Floats],
+    counts: Int64s,
+) -> Floats:
+    """The least price of a retraining by option and end step, less what it adds; inf where it cannot end.
+
+    It adds to salvage, and by checkpoints at most what the multiset gains by them that gains most, step by step. What
+    taking weights over costs is left out. ``(n_options, n_steps + 1)``.
+    """
+    n_steps, (none, *salvage) = problem.n_steps, tenant.salvages
+    costs = np.full((len(tenant.options), n_steps + 1), np.inf)
+    paid = dict(zip(problem.profile_names, sums_before(prices).T, strict=True))
+    running = [run for run in problem.opening.retrainings if run.tenant == tenant.name]
+    for run in running:
+        name = run.placement.profile.name
+        more = more_by_checkpoints(problem, tenant, 1, name, gains, counts, np.array([run.end_step]), is_running=True)
+        costs[0, run.end_step] = paid[name][run.end_step] - more[0]
+    for number, option in enumerate(() if running else tenant.options):
+        for name in option.time_s:
+            steps = problem.occupied_steps(tenant, option, name)
+            ends = np.arange(steps, n_steps + 1)
+            more = more_by_checkpoints(problem, tenant, 1 + number, name, gains, counts, ends)
+            price = paid[name][steps:] - paid[name][:-steps] if len(ends) else more
+            costs[number, steps:] = np.minimum(costs[number, steps:], price - more)
+    less: Floats = costs - (np.array(salvage) - none)[:, None]
+    return less
 
 
 def most_goodput(problem: Problem) -> float:

@@ -43,9 +43,12 @@ def _unreadable_schedule(problem: Problem, schedule: TenantSchedule) -> Iterator
 def _unreadable_lifetime(problem: Problem, item: Lifetime) -> Iterator[Violation]:
     where, tenant, create, end = item.placement, item.owner.tenant, item.create_step, item.end_step
     # What the window starts with and drops at step 0 may be listed as empty.
-    is_dropped = item.is_inference and create == end == 0 and (where, tenant) in _held_at_start(problem)
-    if tenant not in problem.tenant_names:
-        yield Violation(Rule.SHAPE, f"{where} is held by none of {problem.tenant_names}", tenant, create)
+    is_dropped = item.is_inference and create == end == 0 and (where, item.owner) in _kept_at_start(problem)
+    if item.owner not in _owners(problem, item.owner.task):
+        known = ", ".join(f"{'+'.join(owner.members)}" for owner in _owners(problem, item.owner.task))
+        yield Violation(
+            Rule.SHAPE, f"{where} is held by {'+'.join(item.owner.members)}, none of {known}", tenant, create
+        )
     if not (0 <= create < end <= problem.n_steps and create <= item.serve_step) and not is_dropped:
         needed = f"create ≤ serve and 0 ≤ create < end ≤ {problem.n_steps} are needed"
         message = f"{where} has create {create}, serve {item.serve_step}, end {end}; {needed}"
@@ -54,8 +57,18 @@ def _unreadable_lifetime(problem: Problem, item: Lifetime) -> Iterator[Violation
         yield Violation(Rule.LAYOUT, f"{problem.gpu.name} has no placement {where}", tenant, create)
 
 
-def _held_at_start(problem: Problem) -> dict[tuple[Placement, str], int]:
-    return {(item.placement, item.tenant): item.serve_step for item in problem.opening.held}
+def _kept_at_start(problem: Problem) -> dict[tuple[Placement, Owner], int]:
+    """The step from which what is held when the window opens serves, with who keeps it."""
+    return {kept: item.serve_step for item, kept in zip(problem.opening.held, problem.kept_at_start, strict=True)}
+
+
+def _owners(problem: Problem, task: Task) -> list[Owner]:
+    """Who may hold instances for a task: tenants alone retrain, those of a pool serve together."""
+    if task is Task.RETRAINING:
+        return [Owner(name, task) for name in problem.tenant_names]
+    pooled = {name for pool in problem.pools for name in pool.members}
+    alone = [Owner(name, task) for name in problem.tenant_names if name not in pooled]
+    return [*alone, *(Owner(pool.members[0], task, pool.members[1:]) for pool in problem.pools)]
 
 
 def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
@@ -88,9 +101,10 @@ def _step_violations(problem: Problem, alive: Sequence[Lifetime], s: int) -> Ite
         beside = f" beside memory slices {', '.join(map(str, sorted(barred)))}, which are not ours" if barred else ""
         yield Violation(Rule.LAYOUT, f"no layout of {problem.gpu.name} holds {shown}{beside}", None, s)
     for tenant in problem.tenants:
-        held = [item.placement.profile for item in alive if item.owner == Owner(tenant.name, Task.INFERENCE)]
-        shown, allowed = ", ".join(sorted(map(str, held))) or "nothing", ", ".join(tenant.capability_rps)
-        if not tenant.capability_rps.keys() >= set(map(str, held)):
+        own = [item for item in alive if item.is_inference and tenant.name in item.owner.members]
+        held, rates = [item.placement.profile for item in own], problem.capability_rps(tenant)
+        shown, allowed = ", ".join(sorted(map(str, held))) or "nothing", ", ".join(rates)
+        if not rates.keys() >= set(map(str, held)):
             yield Violation(Rule.PROFILE, f"inference holds {shown}; capability_rps allows {allowed}", tenant.name, s)
         if not any(profile.is_at_least(problem.gpu.profile(tenant.min_profile)) for profile in held):
             message = f"inference holds {shown}, nothing as large as min_profile {tenant.min_profile}"
@@ -147,7 +161,7 @@ def _instance_violations(problem: Problem, lifetimes: Sequence[Lifetime]) -> Ite
         tenant, create = problem.tenants[problem.tenant_names.index(item.owner.tenant)], item.create_step
         due = create + (problem.warm_up_steps if item.is_inference else problem.retraining_warm_up_steps)(tenant)
         if item.is_inference and create == 0:
-            due = _held_at_start(problem).get((item.placement, tenant.name), due) if problem.initial else 0
+            due = _kept_at_start(problem).get((item.placement, item.owner), due) if problem.initial else 0
         if item.serve_step != due and not continues(problem, item):
             message = f"{item.placement} is ready at step {item.serve_step}, not {due}"
             yield Violation(Rule.WARM_UP, message, tenant.name, create)
@@ -159,9 +173,11 @@ def _instance_violations(problem: Problem, lifetimes: Sequence[Lifetime]) -> Ite
 def _epoch_violations(problem: Problem, plan: MigPlan, inference: Sequence[Lifetime]) -> Iterator[Violation]:
     """Epochs are at least Ω apart, the first not before the initial state allows it, the next one as promised."""
     epochs = {s for item in inference for s in (item.create_step, item.end_step) if 0 < s < problem.n_steps}
-    held = {(item.placement, item.owner.tenant) for item in inference if item.create_step == 0}
-    epochs |= {0} if problem.initial is not None and held != _held_at_start(problem).keys() else set()
+    held = {(item.placement, item.owner) for item in inference if item.create_step == 0}
+    epochs |= {0} if problem.initial is not None and held != _kept_at_start(problem).keys() else set()
     allowed_from = problem.opening.next_epoch_step
+    # Members' processes that are missing in what is kept start as soon as the held set may change.
+    epochs |= {allowed_from} if problem.is_repartitioned else set()
     for epoch in sorted(epochs):
         if epoch < allowed_from:
             yield Violation(Rule.EPOCHS, f"the held set changes; it may from step {allowed_from} on", None, epoch)

@@ -133,7 +133,7 @@ def _relaxation(joint: JointStates, lower: float, is_over: Callable[[], bool]) -
     # Without a plan to aim at, half of the first bound will do.
     descent.run(lower if np.isfinite(lower) else 0.0, _PRICE_ROUNDS, is_over)
     dual(descent.prices)
-    return StatusRelaxation(joint, from_prices(joint, descent.prices, [own.switched for own in dual.tenants]))
+    return StatusRelaxation(joint, from_prices(joint, descent.prices, dual.switched))
 
 
 class ScheduleSearch:

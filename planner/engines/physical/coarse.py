@@ -16,7 +16,7 @@ def coarse_facts(facts: WindowFacts, coarse_steps: int) -> WindowFacts:
     Durations are rounded up to whole steps; retrainings and the initial state are made to fit in the window.
     """
     problem, n_steps, step_s = facts.problem, facts.n_steps // coarse_steps, facts.problem.step_s * coarse_steps
-    slowest_s = max(tenant.overhead_s for tenant in problem.tenants)
+    slowest_s = max([*(tenant.overhead_s for tenant in problem.tenants), *(pool.overhead_s for pool in problem.pools)])
     longest_s = max((n_steps - 2) * step_s - problem.switching_s - slowest_s, step_s)
     gains = tuple(
         GainTable(table.multisets, blocks(table.steady, n_steps, coarse_steps).sum(axis=2)) for table in facts.gains

@@ -30,10 +30,10 @@ from planner.plan import ANYWHERE
 from planner.problem import GainTable, Problem
 
 Entry = tuple[Placement, int]
-"""What is held, and the tenant's index."""
+"""What is held, and the holder: a place in ``Problem.partition``; without pools that is the tenant's index."""
 
 Entries = frozenset[Entry]
-"""A set of (placement, tenant index)."""
+"""A set of (placement, holder)."""
 
 Held = Sequence[tuple[int, Entries]]
 """(step, what is held from there on): the window's start, then every epoch."""
@@ -170,22 +170,24 @@ class Holding:
 
     Attributes:
         table: The layouts of the profiles that serve some tenant; the same for the same profiles.
-        serves: By tenant, the profiles that serve it.
-        enough: By tenant, those as large as its ``min_profile``.
+        serves: By holder (``Problem.partition``), the profiles that serve its tenants.
+        needs: (holder, profiles of which it has to hold one): those as large as the ``min_profile`` of a tenant.
     """
 
     table: LayoutTable
     serves: tuple[frozenset[str], ...]
-    enough: tuple[frozenset[str], ...]
+    needs: tuple[tuple[int, frozenset[str]], ...]
 
     @classmethod
     def of(cls, problem: Problem, *, is_counted: bool = False) -> Holding:
         """The problem's, with placements or on counts alone."""
-        serves = tuple(frozenset(tenant.capability_rps) for tenant in problem.tenants)
+        firsts = (problem.tenants[members[0]] for members in problem.partition)
+        serves = tuple(frozenset(problem.capability_rps(tenant)) for tenant in firsts)
         large = (large_enough_profiles(problem, tenant) for tenant in problem.tenants)
-        enough = tuple(frozenset(profile.name for profile in own) for own in large)
+        needs = zip(problem.holder_of, (frozenset(profile.name for profile in own) for own in large), strict=True)
         names = tuple(name for name in problem.profile_names if any(name in own for own in serves))
-        return cls(layout_table(problem.gpu, names, problem.profile_names if is_counted else ()), serves, enough)
+        table = layout_table(problem.gpu, names, problem.profile_names if is_counted else ())
+        return cls(table, serves, tuple(dict.fromkeys(needs)))
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ class HeldSets:
         problem: What they are held for.
         table: The layouts of the serving profiles.
         layout: Index into the table's layouts, ``(n,)``.
-        owners: Tenant index of each of the layout's placements, −1 beyond its end, ``(n, most)``.
+        owners: Holder of each of the layout's placements, −1 beyond its end, ``(n, most)``.
     """
 
     problem: Problem
@@ -231,22 +233,26 @@ class HeldSets:
         found = np.flatnonzero((self.layout == layout) & np.all(self.owners == owners, axis=1))
         return int(found[0]) if len(found) else None
 
-    def columns(self, tables: Sequence[GainTable], kept_from: Entries | None = None) -> Int64s:
+    def columns(self, tables: Sequence[GainTable], kept_from: Sequence[Entries] | None = None) -> Int64s:
         """Each tenant's column of its gain table, ``(n, n_tenants)``.
 
         Args:
             tables: The gain tables.
-            kept_from: Count only what is also in this set; everything by default.
+            kept_from: By tenant, count only what is also in this set; everything by default.
         """
-        names = self.problem.profile_names
+        problem = self.problem
+        names = problem.profile_names
         units = self._by_entry(lambda placement: 1 << (COUNT_BITS * names.index(placement.profile.name)))
-        if kept_from is not None:
-            tenant_of = dict(kept_from)
-            units = np.where(self._by_entry(lambda placement: tenant_of.get(placement, -2)) == self.owners, units, 0)
         out = np.empty((len(self), len(tables)), dtype=np.int64)
         for m, table in enumerate(tables):
+            is_own = self.owners == problem.holder_of[m]
+            if kept_from is not None:
+                is_own &= self._by_entry(partial(_holder_in, dict(kept_from[m]))) == self.owners
+            if problem.is_repartitioned:  # what is kept from another pool may not serve this one
+                rates = problem.capability_rps(problem.tenants[m])
+                is_own &= np.isin(units, [1 << (COUNT_BITS * names.index(name)) for name in rates])
             codes = codes_of(np.array(table.multisets, dtype=np.int64))
-            order, held = np.argsort(codes), np.where(self.owners == m, units, 0).sum(axis=1)
+            order, held = np.argsort(codes), np.where(is_own, units, 0).sum(axis=1)
             out[:, m] = order[np.searchsorted(codes[order], held)]
         return out
 
@@ -256,6 +262,10 @@ class HeldSets:
         for number, layout in enumerate(self.table.layouts):
             by_layout[number, : len(layout)] = [value(placement) for placement in layout.placements]
         return np.asarray(by_layout[self.layout], dtype=np.int64)
+
+
+def _holder_in(held: Mapping[Placement, int], placement: Placement) -> int:
+    return held.get(placement, -2)
 
 
 @lru_cache(maxsize=8)
@@ -273,21 +283,21 @@ def held_rows(holding: Holding) -> tuple[Int64s, Int64s]:
 
 
 def _owners(holding: Holding, names: Sequence[str]) -> Int64s:
-    """Every way to give instances of these profiles to tenants that keeps rules 2 and 4, ``(n, len(names))``.
+    """Every way to give instances of these profiles to holders that keeps rules 2 and 4, ``(n, len(names))``.
 
-    Where placements are forgotten, instances of one profile go to their tenants in ascending order.
+    Where placements are forgotten, instances of one profile go to their holders in ascending order.
     """
-    n_tenants = len(holding.serves)
+    n_holders, needs = len(holding.serves), holding.needs
     owners = np.zeros((1, 0), dtype=np.int64)
-    served = np.zeros((1, n_tenants), dtype=np.bool_)
+    is_met = np.zeros((1, len(needs)), dtype=np.bool_)
     for entry, name in enumerate(names):
-        may_hold = [m for m in range(n_tenants) if name in holding.serves[m]]
+        may_hold = [m for m in range(n_holders) if name in holding.serves[m]]
         owners = np.column_stack([np.repeat(owners, len(may_hold), axis=0), np.tile(may_hold, len(owners))])
-        served = np.repeat(served, len(may_hold), axis=0)
-        serves = np.array([name in holding.enough[m] for m in may_hold], dtype=np.bool_)
-        served[np.arange(len(owners)), owners[:, -1]] |= np.tile(serves, len(owners) // len(may_hold))
-        is_kept = (~served).sum(axis=1) < len(names) - entry
+        meets = np.array([[m == holder and name in enough for holder, enough in needs] for m in may_hold])
+        is_met = np.repeat(is_met, len(may_hold), axis=0) | np.tile(meets, (len(is_met), 1))
+        waiting = [(~is_met[:, [holder == m for holder, _ in needs]]).any(axis=1) for m in range(n_holders)]
+        is_kept = np.sum(waiting, axis=0) < len(names) - entry
         if isinstance(holding.table, CountTable) and name in names[:entry]:
             is_kept &= owners[:, -2] <= owners[:, -1]
-        owners, served = owners[is_kept], served[is_kept]
+        owners, is_met = owners[is_kept], is_met[is_kept]
     return owners

@@ -23,6 +23,7 @@ import numpy as np
 
 from executor.mig import Placement
 from planner.arrays import Bools, Int64s, Ints
+from planner.counts import multiset_of
 from planner.engines.physical.held_sets import CountTable, HeldSets, Holding, anywhere, held_rows
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 
@@ -35,6 +36,7 @@ class Nodes:
         sets: The nodes, one a set.
         removal: The node without one of its instances, ``(n_nodes, most)``; −1 fills the row's end.
         column: Each tenant's column of its gain table, ``(n_tenants, n_nodes)``.
+        first_column: The same of what has its process already, where a part of the initial set is kept.
         is_held: Whether every tenant holds an instance as large as its ``min_profile`` (rule 4), ``(n_nodes,)``.
         initial: The node of the initial held set; −1 without an initial state.
     """
@@ -42,6 +44,7 @@ class Nodes:
     sets: HeldSets
     removal: Ints
     column: Ints
+    first_column: Ints
     is_held: Bools
     initial: int
 
@@ -78,7 +81,20 @@ def nodes_of(facts: WindowFacts, *, is_counted: bool = False) -> Nodes:
     sets = HeldSets(problem, holding.table, layouts, owners)
     column = np.ascontiguousarray(sets.columns(facts.gains).T.astype(np.int32))
     number = None if facts.is_free else sets.index(initial)
-    return Nodes(sets, removal, column, is_held, -1 if number is None else number)
+    first_column = _first_columns(facts, sets, column) if facts.problem.is_repartitioned else column
+    return Nodes(sets, removal, column, first_column, is_held, -1 if number is None else number)
+
+
+def _first_columns(facts: WindowFacts, sets: HeldSets, column: Ints) -> Ints:
+    """Columns of what is also in the part of the initial set in which each tenant has a process."""
+    if not isinstance(sets.table, CountTable):
+        return np.ascontiguousarray(sets.columns(facts.gains, facts.kept_by_tenant).T.astype(np.int32))
+    out = np.empty_like(column)
+    for m, (table, kept) in enumerate(zip(facts.gains, facts.kept_by_tenant, strict=True)):
+        most = multiset_of(facts.problem, [place.profile.name for place, _ in kept])
+        common = [table.column[tuple(map(min, multiset, most))] for multiset in table.multisets]
+        out[m] = np.array(common, dtype=np.int32)[column[m]]
+    return out
 
 
 @lru_cache(maxsize=8)

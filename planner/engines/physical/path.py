@@ -101,7 +101,9 @@ class HeldSetPath:
             n_after = facts.n_steps + self._epoch_steps
             traced = np.zeros(shape, dtype=np.int32), np.zeros((n_after, len(self.nodes)), dtype=np.bool_)
         value = None if facts.is_free else self._fixed_values(earned)[facts.first_step] - self._full_value(earned)
-        free = self._kernel(*self._step_lists(placed), rows, earned, (0, self._begun(value)), traced, _NO_BEST)
+        begin = (0, self._begun(value))
+        forced = facts.first_step if facts.problem.is_repartitioned else -1
+        free = self._kernel(*self._step_lists(placed), rows, earned, begin, traced, _NO_BEST, forced)
         last = int(free.argmax())
         return Path(float(free[last]) + facts.salvage(schedule), self._traced(last, rows, *traced) if trace else ())
 
@@ -129,10 +131,12 @@ class HeldSetPath:
         begin: tuple[int, Floats],
         traced: _Trace,
         best_by_step: Floats,
+        forced_step: int = -1,
     ) -> Floats:
-        nodes, steps = self.nodes, (self._facts.warm_steps, self._epoch_steps)
-        graph = nodes.removal, nodes.column, nodes.is_held
-        return longest_path(*graph, *lists, hold, epoch, rows, earned, *steps, *begin, *traced, best_by_step)
+        nodes, steps = self.nodes, (self._epoch_steps, forced_step)
+        graph = nodes.removal, nodes.column, nodes.first_column, nodes.is_held
+        terms = earned, self._facts.warm_steps
+        return longest_path(*graph, *lists, hold, epoch, rows, *terms, *steps, *begin, *traced, best_by_step)
 
     def _traced(self, node: int, rows: Int64s, came_from: Ints, by_epoch: Bools) -> tuple[tuple[int, int], ...]:
         """What is held along the way to the last ``node``; epochs that change nothing are none."""

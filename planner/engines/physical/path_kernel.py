@@ -29,6 +29,7 @@ from planner.arrays import Bools, Floats, Int64s, Ints
 def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a call inside is a further signature)
     removal: Ints,
     column: Ints,
+    first_column: Ints,
     is_held: Bools,
     lists: Ints,
     list_bounds: Int64s,
@@ -38,6 +39,7 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
     earned: Floats,
     warm_steps: Int64s,
     epoch_steps: int,
+    forced_step: int,
     first_step: int,
     free: Floats,
     came_from: Ints,
@@ -49,6 +51,7 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
     Args:
         removal: ``(n_nodes, most)``, see :class:`planner.engines.physical.nodes.Nodes`; indices grow with size.
         column: ``(n_tenants, n_nodes)``.
+        first_column: Likewise, of what a kept node serves with while the forced epoch warms.
         is_held: ``(n_nodes,)``.
         lists: Node lists one after the other, each ascending and closed under subsets.
         list_bounds: List i is ``lists[list_bounds[i]:list_bounds[i + 1]]``; list 0 holds every node.
@@ -58,6 +61,7 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
         earned: What each column earned in the steps before t, ``(n_tenants, n_steps + 1, n_columns)``.
         warm_steps: Ω_m, ``(n_tenants,)``.
         epoch_steps: Ω.
+        forced_step: A step at which there is an epoch in any case; −1: none.
         first_step: The step to begin with.
         free: G there, ``(n_nodes,)``; used up.
         came_from: Out: H′ of an epoch's best predecessor, ``(n_epoch_rows, n_nodes)``; empty to save the work.
@@ -110,7 +114,8 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
                 node = lists[k]
                 best, best_at = above[node], above_at[node]
                 for m in range(n_tenants):
-                    best += core_gain[m, column[m, node]]
+                    kept = first_column[m, node] if t == forced_step else column[m, node]
+                    best += core_gain[m, kept]
                 for i in range(most):
                     part = removal[node, i]
                     if part < 0:
@@ -125,6 +130,8 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
                     moved[slot, node] = best
                     if tracing:
                         came_from[epoch_row[t], node] = best_at
+        if t == forced_step:
+            free[:] = -np.inf
         # G[t + 1]: hold on, or finish the warm-up of an epoch at t + 1 − Ω.
         if t < n_steps and hold_list[t] != held_list:
             swap[:] = -np.inf

@@ -64,7 +64,7 @@ class Placer:
 
     def __init__(self, facts: WindowFacts, nodes: Nodes) -> None:
         self._facts, self._nodes, problem = facts, nodes, facts.problem
-        serving = {name for tenant in problem.tenants for name in tenant.capability_rps}
+        serving = {name for tenant in problem.tenants for name in problem.capability_rps(tenant)}
         names = tuple(name for name in problem.profile_names if name in serving)
         self._table = layout_table(problem.gpu, names)
         self._counts = self._table.counts(problem.profile_names)
@@ -81,8 +81,8 @@ class Placer:
     def n_sets(self) -> int:
         """How many placed sets the counted nodes stand for: the nodes of the program over them, or a few more."""
         of_total = Counter(map(tuple, self._counts.tolist()))
-        pairs = zip(self._facts.gains, self._nodes.column, strict=True)
-        held = np.array([np.array(table.multisets, dtype=np.int64)[column] for table, column in pairs])
+        gains, firsts = self._facts.gains, [members[0] for members in self._facts.problem.partition]
+        held = np.array([np.array(gains[m].multisets, dtype=np.int64)[self._nodes.column[m]] for m in firsts])
         factorial = np.array([math.factorial(n) for n in range(self._table.most + 1)], dtype=np.int64)
         totals = held.sum(axis=0)
         deals = (factorial[totals] // factorial[held].prod(axis=0)).prod(axis=1)
@@ -125,7 +125,8 @@ class Placer:
     def _stretches(self, path: Path) -> _Stretches:
         """Those of a path, beside the retrainings in progress."""
         facts, steps = self._facts, [*(step for step, _ in path.held), self._facts.n_steps]
-        sets = [self._candidates(tuple(map(int, self._nodes.column[:, node]))) for _, node in path.held]
+        firsts = [members[0] for members in facts.problem.partition]
+        sets = [self._candidates(tuple(map(int, self._nodes.column[firsts, node]))) for _, node in path.held]
         if facts.initial_held is not None:
             layout, owners = self._table.row(facts.initial_held)
             sets[0] = replace(sets[0], layout=np.array([layout]), owners=np.array([owners]))
@@ -139,9 +140,10 @@ class Placer:
         return found
 
     def _dealt(self, columns: tuple[int, ...]) -> HeldSets:
-        """Every way to give the placements of every layout of these columns' counts to their tenants."""
-        problem, pairs = self._facts.problem, zip(self._facts.gains, columns, strict=True)
-        held = np.array([table.multisets[column] for table, column in pairs])
+        """Every way to give the placements of every layout of these columns' counts to their holders."""
+        problem = self._facts.problem
+        firsts = (self._facts.gains[members[0]] for members in problem.partition)
+        held = np.array([table.multisets[column] for table, column in zip(firsts, columns, strict=True)])
         layouts, owners = [], []
         for number in np.flatnonzero((self._counts == held.sum(axis=0)).all(axis=1)):
             names = [placement.profile.name for placement in self._table.layouts[number]]
@@ -163,7 +165,8 @@ class Placer:
             # What each tenant earns by column while it warms up.
             until = np.minimum(begin + facts.warm_steps, facts.n_steps)
             gains = earned[np.arange(len(earned)), until] - earned[:, begin]
-            value, source = self._best_before(before, value, after, gains)
+            is_forced = facts.problem.is_repartitioned and begin == facts.first_step
+            value, source = self._best_before(before, value, after, gains, self._has_process if is_forced else None)
             sources.append(source)
         rows = [int(value.argmax())]
         for source in reversed(sources):
@@ -171,16 +174,26 @@ class Placer:
         sets = (layer.entries(row) for layer, row in zip(layers, reversed(rows), strict=True))
         return tuple(zip(stretches.begin.tolist(), sets, strict=True))
 
+    @property
+    def _has_process(self) -> Bools:
+        """Where each tenant has a process when the window opens, ``(n_tenants, n_places)``."""
+        kept = ({place for place, _ in own} for own in self._facts.kept_by_tenant)
+        return np.array([[place in own for place in self._places] for own in kept])
+
     def _best_before(
-        self, before: HeldSets, value: Floats, after: HeldSets, core_gains: Floats
+        self, before: HeldSets, value: Floats, after: HeldSets, core_gains: Floats, has_process: Bools | None = None
     ) -> tuple[Floats, Int64s]:
-        """The best value of each candidate ``after`` an epoch, and which one ``before`` it that comes from."""
-        n_kept = max(_LEAST_KEPT, _MOST_PAIRS // len(after))
+        """The best value of each candidate ``after`` an epoch, and which one ``before`` it that comes from.
+
+        What is kept serves a tenant meanwhile where it ``has_process``; everywhere by default.
+        """
+        holder_of, n_kept = self._facts.problem.holder_of, max(_LEAST_KEPT, _MOST_PAIRS // len(after))
         kept = np.sort(np.argsort(-value, kind="stable")[:n_kept])
         ahead, behind = self._by_place(before)[kept], self._by_place(after)
         total = np.repeat(value[kept][:, None], len(after), axis=1)
         for m, ((units, column), gains) in enumerate(zip(self._columns, core_gains, strict=True)):
-            both = ((ahead == m) * units) @ (behind == m).T.astype(np.float64)
+            kept_by = ahead == holder_of[m] if has_process is None else (ahead == holder_of[m]) & has_process[m]
+            both = (kept_by * units) @ (behind == holder_of[m]).T.astype(np.float64)
             total += gains[column[both.astype(np.int64)]]
         best = total.argmax(axis=0)
         return total[best, np.arange(len(after))], kept[best]

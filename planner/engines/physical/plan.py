@@ -98,19 +98,21 @@ def _merged(held: Held) -> Held:
 
 def _may_hold(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> bool:
     """Whether each set, while it is held, serves everybody and leaves retrainings, and what is not ours, alone."""
-    enough = [set(large_enough_profiles(facts.problem, tenant)) for tenant in facts.problem.tenants]
+    problem = facts.problem
+    needs = [set(large_enough_profiles(problem, tenant)) for tenant in problem.tenants]
+    enough = [*zip(problem.holder_of, needs, strict=True)]
     runs, ends = (*facts.running, *placed), (*(step for step, _ in held[1:]), facts.n_steps)
     for (step, entries), end in zip(held, ends, strict=True):
         if step == end:  # the initial state's, where the window opens with an epoch
             continue
-        if not all(any(m == n and p.profile in some for p, n in entries) for m, some in enumerate(enough)):
+        if not all(any(m == n and p.profile in some for p, n in entries) for m, some in enough):
             return False  # an initial state need not be a held set
         own = [placement for placement, _ in entries]
         moments = {step, *(run.start_step for run, _ in runs if step < run.start_step < end)}
         busy = {tuple(place for run, place in runs if run.start_step <= at < run.end_step) for at in moments}
-        if not all(facts.problem.gpu.fits([*own, *places]) for places in busy):
+        if not all(problem.gpu.fits([*own, *places]) for places in busy):
             return False
-        if not all(facts.problem.is_ours(placement, step, end) for placement in own):
+        if not all(problem.is_ours(placement, step, end) for placement in own):
             return False
     return True
 
@@ -149,7 +151,7 @@ def objective(facts: WindowFacts, found: Sequence[Lifetime]) -> float:
     """Goodput and salvage in requests of the lifetimes, by the gain tables."""
     values = [salvage_of(facts.problem, (), found)]
     for tenant, table in zip(facts.problem.tenants, facts.gains, strict=True):
-        own = [item for item in found if item.owner.tenant == tenant.name]
+        own = [item for item in found if tenant.name in item.owner.members]
         values += Course(facts.problem, tenant, table, own).goodput.tolist()
     return math.fsum(values)
 
@@ -158,8 +160,9 @@ def _inference(facts: WindowFacts, held: Held) -> Iterator[Lifetime]:
     problem = facts.problem
     alive = dict.fromkeys(held[0][1], 0)
     for step, entries in (*held[1:], (facts.n_steps, frozenset[Entry]())):
-        for placement, tenant in alive.keys() - entries:
-            create_step = alive.pop((placement, tenant))
+        for placement, holder in alive.keys() - entries:
+            create_step = alive.pop((placement, holder))
             if create_step < step:
-                yield inference(problem, problem.tenants[tenant], placement, create_step, step)
+                first = problem.tenants[problem.partition[holder][0]]
+                yield inference(problem, first, placement, create_step, step)
         alive |= dict.fromkeys(entries - alive.keys(), step)

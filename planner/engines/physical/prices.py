@@ -70,7 +70,7 @@ class PhysicalPrices:
         retraining in progress is the only way, with one start.
         """
         self._dual(self.prices)
-        return [alone.slacks() for alone in self._dual.tenants]
+        return self._dual.slacks()
 
     def _first_prices(self, value: float) -> Floats:
         fine = np.zeros(self._dual.shape)

@@ -100,7 +100,7 @@ def search_of(facts: WindowFacts) -> StaticSearch[Placement]:
     problem, initial, first = facts.problem, facts.initial_held, facts.first_step
     held_sets, opening = HeldSets.of(problem), [placement for placement, _ in initial or ()]
     columns = held_sets.columns(facts.gains)
-    kept = columns if initial is None else held_sets.columns(facts.gains, initial)
+    kept = columns if initial is None else held_sets.columns(facts.gains, facts.kept_by_tenant)
     if first == problem.n_steps:  # then each of them stands for the initial one
         columns = kept = np.zeros_like(columns)
     pairs = [np.unique(kept[:, m] << 32 | columns[:, m], return_inverse=True) for m in range(columns.shape[1])]

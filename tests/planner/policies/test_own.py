@@ -202,7 +202,7 @@ class POLICY(SharePolicy):
         ("{tenant.inference: 5 for tenant in moment.tenants}", None),
         ("None", "line 7: halves, window 0: shares() returned None; twentieths by Owner are needed"),
         ("{}", "shares() returned shares that cannot be: "),
-        ("{t.inference: 0.5 for t in moment.tenants}", "shares() returned 0.5 for Owner("),
+        ("{t.inference: 0.5 for t in moment.tenants}", "shares() returned 0.5 for a/inference; "),
         ("1 / 0", "line 8: halves, window 0: shares() raised ZeroDivisionError"),
     ],
 )

@@ -95,7 +95,7 @@ def test_kept_columns_count_what_both_hold() -> None:
     problem = two_tenants()
     tables, held_sets = gain_tables(problem), HeldSets.of(problem)
     other = held_sets.entries(100)
-    kept = held_sets.columns(tables, kept_from=other)
+    kept = held_sets.columns(tables, kept_from=[other, other])
     for index in range(0, len(held_sets), 97):
         common = held_sets.entries(index) & other
         n_kept = [sum(tables[m].multisets[kept[index, m]]) for m in range(2)]
