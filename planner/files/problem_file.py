@@ -102,9 +102,12 @@ class _PaperInitial(StrictModel):
 _Placed = tuple[Annotated[Placement, read_by(GpuModel.placement)], str, int]
 """A placement, the tenant in it and a step."""
 
-_Members = Annotated[
-    tuple[str, ...], Field(min_length=1), BeforeValidator(lambda it: [it] if isinstance(it, str) else it)
-]
+
+def _as_list(content: object) -> object:
+    return (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
+
+
+_Members = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_list)]
 """A tenant, or a list of those of a pool."""
 
 _Held = tuple[Annotated[Placement, read_by(GpuModel.placement)], _Members, int]

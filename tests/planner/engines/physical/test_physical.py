@@ -304,7 +304,7 @@ def test_a_start_that_takes_a_day_takes_no_more_memory_than_one_that_outlasts_th
     sizes = []
 
     def noted(*arguments):
-        sizes.append(arguments[10])  # the rows that the compiled loop keeps of earlier epochs
+        sizes.append(arguments[11])  # the rows that the compiled loop keeps of earlier epochs
         return longest_path(*arguments)
 
     longest_path = path.longest_path
