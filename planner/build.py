@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Self
 
 from executor.mig import GpuModel, Variant
@@ -19,6 +20,7 @@ from planner.problem import (
     AttainmentFloor,
     Checkpoint,
     InitialState,
+    Pool,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -62,18 +64,52 @@ class WarmUps:
         switch_s: Until a new instance stands: the last batch drained, the driver's calls made one after the other.
         start_s: By tenant, from then until its worker serves,
         training_start_s: or trains.
+        pool_start_s: By the names of a pool's members, until all their workers serve, where that is known.
     """
 
     switch_s: float
     start_s: tuple[float, ...]
     training_start_s: tuple[float, ...]
+    pool_start_s: Mapping[tuple[str, ...], float] = MappingProxyType({})
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
         """Those of a problem."""
         starts_s = [(one.overhead_s, one.retraining_start_s) for one in problem.tenants]
         training_start_s = tuple(own if training is None else training for own, training in starts_s)
-        return cls(problem.switching_s, tuple(own for own, _ in starts_s), training_start_s)
+        pool_start_s = {pool.members: pool.overhead_s for pool in problem.pools}
+        return cls(problem.switching_s, tuple(own for own, _ in starts_s), training_start_s, pool_start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTerms:
+    """Tenants that hold instances together in a window, and what comes of it.
+
+    Attributes:
+        members: Their names, in the tenants' order; two or more.
+        planned_rps: By profile that serves the pool, then by member: requests a second, a turn's cost taken off.
+        slack_s: By member, then by profile: seconds that a request may wait and still be answered in time.
+        start_s: From a created instance until all members' workers serve in it.
+    """
+
+    members: tuple[str, ...]
+    planned_rps: Mapping[str, Mapping[str, float]]
+    slack_s: Mapping[str, Mapping[str, float]]
+    start_s: float
+
+
+def pool_start_s(tenants: Sequence[Tenant], warm_ups: WarmUps, members: Sequence[int]) -> float:
+    """Seconds until all members' workers serve in a new instance.
+
+    Where that is not known it is as for each alone, and longer as more start at once. ``members`` are indices of the
+    tenants, which ``warm_ups`` are of.
+    """
+    known_s = warm_ups.pool_start_s.get(tuple(tenants[m].name for m in members))
+    if known_s is not None:
+        return known_s
+    n_alone, n_together = TYPICAL_INSTANCES, TYPICAL_INSTANCES * len(members)
+    starts = ((warm_ups.start_s[m], tenants[m].worker_start) for m in members)
+    return max(own_s + start.planned_s(n_together) - start.planned_s(n_alone) for own_s, start in starts)
 
 
 def documented_warm_ups(gpu: GpuModel, tenants: Sequence[Tenant], n_instances: int = TYPICAL_INSTANCES) -> WarmUps:
@@ -118,8 +154,9 @@ def window_problem(
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
     unavailable: Sequence[Unavailable] = (),
     risk: float = 0.0,
+    pools: Sequence[PoolTerms] = (),
 ) -> Problem:
-    """The problem of one window.
+    """The problem of one window in which the tenants of each of ``pools`` hold instances together.
 
     ``warm_ups`` are by default those of a typical change. In ``paper`` a retraining's time includes its worker's start,
     and driver calls have no meaning. ``risk`` is as :func:`planner.gains.carry_over_gains` has it.
@@ -140,26 +177,40 @@ def window_problem(
         switch_s=warm_ups.switch_s,
         initial=initial,
         unavailable=tuple(unavailable),
+        pools=tuple(Pool(pool.members, pool.planned_rps, pool.start_s) for pool in pools),
     )
-    return _with_gains(problem, tenants, forecast, risk)
+    return _with_gains(problem, tenants, forecast, risk, pools)
 
 
-def with_forecast(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast, risk: float = 0.0) -> Problem:
-    """The problem with the arrivals and gain tables of another forecast of its steps, ``(n_steps, n_tenants)``."""
+def with_forecast(
+    problem: Problem,
+    tenants: Sequence[Tenant],
+    forecast: Forecast,
+    risk: float = 0.0,
+    pools: Sequence[PoolTerms] = (),
+) -> Problem:
+    """The problem with the arrivals and gain tables of another forecast of its steps, ``(n_steps, n_tenants)``.
+
+    ``pools`` are those that it was made with.
+    """
     pairs = zip(problem.tenants, forecast.mean_rps.T, strict=True)
     expected = tuple(replace(terms, arrivals_rps=rates) for terms, rates in pairs)
-    return _with_gains(replace(problem, tenants=expected, gains=None), tenants, forecast, risk)
+    return _with_gains(replace(problem, tenants=expected, gains=None), tenants, forecast, risk, pools)
 
 
-def _with_gains(problem: Problem, tenants: Sequence[Tenant], forecast: Forecast, risk: float) -> Problem:
+def _with_gains(
+    problem: Problem, tenants: Sequence[Tenant], forecast: Forecast, risk: float, pools: Sequence[PoolTerms]
+) -> Problem:
     paths_rps = [forecast.paths_rps[:, :, index] for index in range(len(tenants))]
-    return replace(problem, gains=carry_over_gains(problem, paths_rps, slacks_s(tenants), risk))
+    return replace(problem, gains=carry_over_gains(problem, paths_rps, slacks_s(tenants, pools), risk))
 
 
-def slacks_s(tenants: Sequence[Tenant]) -> tuple[Mapping[str, float], ...]:
-    """SLO − batch latency in seconds, by tenant and profile."""
+def slacks_s(tenants: Sequence[Tenant], pools: Sequence[PoolTerms] = ()) -> tuple[Mapping[str, float], ...]:
+    """SLO − batch latency in seconds, by tenant and profile; of a pool's members as the pool has it."""
+    pooled = {name: own for pool in pools for name, own in pool.slack_s.items()}
     return tuple(
-        {name: tenant.slo_s - point.batch_latency_s for name, point in tenant.operating_points.items()}
+        pooled.get(tenant.name)
+        or {name: tenant.slo_s - point.batch_latency_s for name, point in tenant.operating_points.items()}
         for tenant in tenants
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -16,12 +17,20 @@ from forecaster.forecast import Forecast
 from forecaster.registry import HINDSIGHT
 from migrator.errors import InfeasibleError
 from migrator.execution.foresight import Opening, forecast_from
-from migrator.execution.posing import plan_from_step_of, posed, state_after
+from migrator.execution.posing import (
+    plan_from_step_of,
+    pool_terms,
+    posed,
+    posed_alone,
+    state_after,
+    warm_ups_of,
+)
 from migrator.setting import Setting
 from planner.budget import Budget, EngineOptions
-from planner.build import slacks_s, with_forecast
+from planner.build import PoolTerms, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
 from planner.floors import is_better, without_multipliers
+from planner.partition import Judged, Members, Partition, choose, in_order
 from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
@@ -75,6 +84,8 @@ class PlannedWindow:
             window 0, and the solve's plan was refused: one fixed layout.
         verification: What the independent checker says of the solve's plan; ``None`` where there is none.
         rejected: The solve's plan where the checker refused it; it is not carried out.
+        pools: Those of its problem, with what they were posed by.
+        judged: The partitions that came into question for the window, where that was asked, the chosen one first.
     """
 
     window: int
@@ -84,6 +95,8 @@ class PlannedWindow:
     plan: MigPlan
     verification: Verification | None
     rejected: MigPlan | None = None
+    pools: tuple[PoolTerms, ...] = ()
+    judged: tuple[Judged, ...] = ()
 
     @property
     def is_planned(self) -> bool:
@@ -128,9 +141,68 @@ def plan_window(
     """
     how = solving or Solving(must_meet_floors=False)
     plan_from_step = plan_from_step_of(setting, opening, state)
-    problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable)
+    pools, judged = _pools(setting, opening, state, forecast, how, unavailable)
+    problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable, pools)
     ahead = forecast_from(forecast, plan_from_step)
-    return _checked(problem, _answer(setting, opening, problem, how, ahead), opening.window, plan_from_step, forecast)
+    plan = _answer(setting, opening, problem, how, ahead, pools=pools)
+    planned = _checked(problem, plan, opening.window, plan_from_step, forecast)
+    return replace(planned, pools=pools, judged=judged)
+
+
+def _pools(
+    setting: Setting,
+    opening: Opening,
+    state: PhysicalState | None,
+    forecast: Forecast,
+    how: Solving,
+    unavailable: Sequence[Unavailable],
+) -> tuple[tuple[PoolTerms, ...], tuple[Judged, ...]]:
+    """The pools that the window is planned with, and what came into question: the config's, or those of most worth.
+
+    Raises:
+        InfeasibleError: No profile serves a pool that the config lists.
+    """
+    sharing, names = setting.config.sharing, [tenant.name for tenant in setting.tenants]
+    if not sharing.may_pool or how.policy is not None or how.reconfiguration is not Reconfiguration.PHYSICAL:
+        return (), ()
+    warm_ups = warm_ups_of(setting, opening)
+    terms = cache(lambda members: pool_terms(setting, warm_ups, members))
+
+    def terms_of(partition: Partition) -> tuple[PoolTerms, ...] | None:
+        found = [terms(group) for group in partition if len(group) > 1]
+        return None if None in found or len(partition) > setting.gpu.compute_slices else (*filter(None, found),)
+
+    if sharing.listed is not None:
+        for pool in sharing.listed:
+            if len(pool) > 1 and terms(in_order([map(names.index, pool)])[0]) is None:
+                raise InfeasibleError(setting.why_unserved(tuple(pool)))
+        return (
+            *filter(None, (terms(g) for g in in_order(map(names.index, p) for p in sharing.listed) if len(g) > 1)),
+        ), ()
+
+    def pose(partition: Partition) -> Problem | None:
+        pools = terms_of(partition)
+        if pools is None:
+            return None
+        return posed(setting, opening, state, forecast, how.reconfiguration, unavailable, pools)
+
+    def pose_alone(members: Members) -> Problem | None:
+        pool = terms(members) if len(members) > 1 else None
+        if len(members) > 1 and pool is None:
+            return None
+        return posed_alone(setting, opening, forecast, members, pool)
+
+    held = {item.members for item in state.held} if state is not None else set()
+    last = in_order(map(names.index, members) for members in held)
+    judged = choose(
+        len(names),
+        pose,
+        pose_alone,
+        lambda problem, budget: solve(problem, how.engine, budget),
+        frozenset(index for index, tenant in enumerate(setting.config.tenants) if tenant.alone),
+        last if sorted(m for group in last for m in group) == list(range(len(names))) else None,
+    )
+    return terms_of(judged[0].partition) or (), judged
 
 
 @dataclass(frozen=True)
@@ -194,12 +266,13 @@ def plan_rest(
         running = _carried_on(rest, planned.plan, step)
         work = setting.config.planner.replan_schedules
         budget = Budget(max_nodes=work, time_limit_s=solving.time_limit_s, proves=False)
-    plan = _answer(setting, opening, rest, solving, ahead, budget, running)
+    plan = _answer(setting, opening, rest, solving, ahead, budget, running, planned.pools)
     told = None if planned.plan.certificate is None else planned.plan.certificate.left(step)
     if plan.status.has_plan and plan.certificate is None:
         # Any prices are one.
         plan = replace(plan, certificate=without_multipliers(rest, told) if told and plan.missed else told)
     answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
+    answer = replace(answer, pools=planned.pools)
     costs_at_most = setting.config.planner.floor_costs_at_most
     return Replan(forecast, answer, running, _is_better(answer, running, costs_at_most), told)
 
@@ -207,10 +280,10 @@ def plan_rest(
 def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
     """What is left of a plan at ``step`` of its own, by what stands and comes now; ``None`` if it breaks a rule."""
     state = rest.physical_initial or PhysicalState()
-    ready = {(item.placement, item.tenant): item.serve_step for item in state.held}
+    ready = {(item.placement, item.members): item.serve_step for item in state.held}
     left = remaining_plan(plan, step)
     lifetimes = tuple(
-        replace(item, serve_step=min(item.end_step, ready.get((item.placement, item.owner.tenant), item.serve_step)))
+        replace(item, serve_step=min(item.end_step, ready.get((item.placement, item.owner.members), item.serve_step)))
         if item.is_inference and item.create_step == 0
         else item
         for item in left.lifetimes
@@ -244,13 +317,13 @@ def _rest(
     """What is left of a window's problem from ``step`` of its plan on, as :func:`plan_rest` has it."""
     rest = remaining_problem(planned.problem, planned.plan, step)
     left = rest.physical_initial or PhysicalState()
-    is_served = {item.tenant for item in standing.held} == set(rest.tenant_names)
+    is_served = {name for item in standing.held for name in item.members} == set(rest.tenant_names)
     epoch_step = max(left.next_epoch_step, standing.next_epoch_step) if is_served else standing.next_epoch_step
     rest = replace(
         rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
     )
     return without_hopeless_retrainings(
-        with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk)
+        with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk, planned.pools)
     )
 
 
@@ -302,12 +375,13 @@ def _answer(
     forecast: Forecast,
     effort: Budget | None = None,
     running: MigPlan | None = None,
+    pools: Sequence[PoolTerms] = (),
 ) -> MigPlan:
     """``forecast`` is of the problem's steps."""
     budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
     costs_at_most = setting.config.planner.floor_costs_at_most
     knows = Knows.FORECAST if how.policy is None else how.policy.knows
-    scenarios = _scenarios(setting, opening, problem, forecast) if knows is Knows.FORECAST else None
+    scenarios = _scenarios(setting, opening, problem, forecast, pools) if knows is Knows.FORECAST else None
     if how.policy is None:
         most = None if how.must_meet_floors else costs_at_most
         plan = solve(problem, how.engine, budget, running, options=how.options, floor_costs_at_most=most)
@@ -330,7 +404,9 @@ LATELY_S, APART_S = 600.0, 20.0
 """Seconds of the past from which arrivals that may come are cut, and from cut to cut."""
 
 
-def _scenarios(setting: Setting, opening: Opening, problem: Problem, forecast: Forecast) -> Scenarios | None:
+def _scenarios(
+    setting: Setting, opening: Opening, problem: Problem, forecast: Forecast, pools: Sequence[PoolTerms]
+) -> Scenarios | None:
     """What plans are held against, where the config asks for that: the forecast's paths, and cuts of the recent past.
 
     They reach to when the next plan may have changed what serves: the rest of the window is planned anew at its pace,
@@ -347,7 +423,7 @@ def _scenarios(setting: Setting, opening: Opening, problem: Problem, forecast: F
     past_rps = opening.past_rps[-max(1, round(LATELY_S / config.step_s)) :]
     firsts = range(0, len(past_rps) - n_steps + 1, max(1, round(APART_S / config.step_s)))
     cuts = [past_rps[first : first + n_steps] for first in firsts]
-    return Scenarios(np.stack([*forecast.paths_rps[:, :n_steps], *cuts]), slacks_s(setting.known_tenants))
+    return Scenarios(np.stack([*forecast.paths_rps[:, :n_steps], *cuts]), slacks_s(setting.known_tenants, pools))
 
 
 def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -21,7 +22,15 @@ from migrator.estimates import Estimate, as_estimated, estimate_of
 from migrator.execution.foresight import Opening, forecast_from
 from migrator.execution.models import DIGITS, salvage_of, unseen
 from migrator.setting import Setting
-from planner.build import TYPICAL_INSTANCES, WarmUps, WindowTerms, documented_warm_ups, window_problem
+from planner.build import (
+    TYPICAL_INSTANCES,
+    PoolTerms,
+    WarmUps,
+    WindowTerms,
+    documented_warm_ups,
+    pool_start_s,
+    window_problem,
+)
 from planner.plan import MigPlan
 from planner.problem import (
     AttainmentFloor,
@@ -112,8 +121,11 @@ def posed(
     forecast: Forecast,
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL,
     unavailable: Sequence[Unavailable] = (),
+    pools: Sequence[PoolTerms] = (),
 ) -> Problem:
     """The problem of a window's steps from when its plan is there, with the arrivals of ``forecast``.
+
+    The tenants of each of ``pools`` hold instances together.
 
     Of the window's retrainings it knows the estimates, the config's or the opening's, never the truth; of batches what
     :attr:`Setting.known_tenants` says. Without the opening's warm-ups, changes take what is documented of typical ones.
@@ -133,12 +145,61 @@ def posed(
         forecast_from(forecast, plan_from_step),
         step_s=setting.config.step_s,
         initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
-        warm_ups=opening.warm_ups or Starts(setting.config, setting.gpu, setting.known_tenants).warm_ups,
+        warm_ups=warm_ups_of(setting, opening),
         reconfiguration=reconfiguration,
         unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
         risk=setting.config.planner.risk,
+        pools=pools,
     )
     return without_hopeless_retrainings(problem) if problem.unavailable else problem
+
+
+_FEW_PATHS = 4
+"""Of a forecast's paths: those by which groups of tenants are judged that have the GPU to themselves."""
+
+
+def posed_alone(
+    setting: Setting, opening: Opening, forecast: Forecast, members: Sequence[int], pool: PoolTerms | None
+) -> Problem:
+    """About a window's problem if only these tenants were there, all in the pool if there is one, and nothing stood."""
+    estimates, warm_ups = estimates_of(setting, opening), warm_ups_of(setting, opening)
+    terms, chosen = _window_terms(setting, opening, estimates, forecast), list(members)
+    start_s = ([own[m] for m in members] for own in (warm_ups.start_s, warm_ups.training_start_s))
+    return window_problem(
+        setting.gpu,
+        [as_estimated(setting.known_tenants[m], estimates[m]) for m in members],
+        [terms[m] for m in members],
+        replace(
+            forecast,
+            mean_rps=forecast.mean_rps[:, chosen],
+            quantiles_rps=forecast.quantiles_rps[:, :, chosen],
+            paths_rps=forecast.paths_rps[:_FEW_PATHS][:, :, chosen],
+        ),
+        step_s=setting.config.step_s,
+        initial=None,
+        warm_ups=WarmUps(warm_ups.switch_s, *map(tuple, start_s)),
+        pools=() if pool is None else (pool,),
+    )
+
+
+def warm_ups_of(setting: Setting, opening: Opening) -> WarmUps:
+    """What changes take, as the opening has it; without that as documented."""
+    return opening.warm_ups or Starts(setting.config, setting.gpu, setting.known_tenants).warm_ups
+
+
+def pool_terms(setting: Setting, warm_ups: WarmUps, members: Sequence[int]) -> PoolTerms | None:
+    """What comes of a pool of these tenants; ``None`` where no profile serves it."""
+    tenants = setting.known_tenants
+    names = tuple(tenants[m].name for m in members)
+    points = setting.joint_points(names)
+    if not points:
+        return None
+    return PoolTerms(
+        members=names,
+        planned_rps={profile: {n: own[n].planned_rps for n in names} for profile, own in points.items()},
+        slack_s={name: {profile: own[name].slack_s for profile, own in points.items()} for name in names},
+        start_s=pool_start_s(tenants, warm_ups, members),
+    )
 
 
 def plan_from_step_of(setting: Setting, opening: Opening, state: PhysicalState | None) -> int:

@@ -6,9 +6,10 @@ retraining comes to that ends there, less what it adds (``WindowFacts.added``), 
 it comes to while the epoch lasts. So a bound is never too low by it, and a little too high where a level rises while an
 epoch is under way.
 
-Of states there are ``MOST_STATES`` at most. Beyond, the members with the least to gain have in every step the best
-level that they could have by then, and pay nothing for it; so have those of whom one level is not better than another
-throughout.
+Of states there are ``MOST_STATES`` at most. Beyond, a member earns by a level, in each step, what that adds at most to
+the old one, whatever is held. So when it retrains does not depend on what is held, and its best is found by itself.
+That is nearly all where most multisets serve it fully. Told apart are those for whom it is least so; of whom one level
+is not better than another throughout, none is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from planner.engines.alone import over_cores, over_supersets, removal_of
 from planner.engines.schedule import WindowFacts
 from planner.problem import Retraining
 
-MOST_STATES = 64
+MOST_STATES = 16
 """Combinations of levels that are told apart."""
 
 
@@ -75,13 +76,15 @@ class PoolSubproblem:
         self._counts = np.array(multisets, dtype=np.float64)
         number = {multiset: node for node, multiset in enumerate(multisets)}
         self._removal, may_hold = removal_of(number), set(tenant_multisets(problem, first))
-        self._barred = np.array([0.0 if multiset in may_hold else -np.inf for multiset in multisets])
+        self._may_hold = np.array([multiset in may_hold for multiset in multisets])
+        self._barred = np.where(self._may_hold, 0.0, -np.inf)
         self._opening, initial = self._barred, None
         if not facts.is_free:
             held = [place.profile.name for place, m in facts.initial_held or () if m == problem.holder_of[members[0]]]
             initial = number.get(multiset_of(problem, held), 0)
             self._opening = np.where(np.arange(len(number)) == initial, 0.0, -np.inf)
         gains = {m: self._gains(m, multisets, initial) for m in members}
+        self._more = {m: [own.max(axis=1) for own in gains[m] - gains[m][0]] for m in members}
         self._told = self._told_apart(gains)
         self._states = [*product(*(range(gains[m].shape[0]) for m in self._told))]
         self._make_states(gains)
@@ -96,11 +99,14 @@ class PoolSubproblem:
         return steady
 
     def _told_apart(self, gains: Mapping[int, Floats]) -> tuple[int, ...]:
-        """The members whose levels make states, those first that have most to gain."""
-        facts = self._facts
-        most = {m: float((facts.best_steady(m) - facts.gains[m].steady[0]).max(axis=1).sum()) for m in gains}
+        """The members whose levels make states: those first whose gain by a level depends most on what is held."""
         found, n_states = list[int](), 1
-        for m in sorted((m for m in gains if m in facts.actors), key=lambda m: (-most[m], m)):
+
+        def leeway(m: int) -> float:
+            rises = (gains[m][1:] - gains[m][0])[:, :, self._may_hold]
+            return float((rises.max(axis=2, initial=0.0) - rises.min(axis=2, initial=np.inf)).sum())
+
+        for m in sorted((m for m in gains if m in self._facts.actors), key=lambda m: (-leeway(m), m)):
             rises = gains[m][1:] - gains[m][0]
             is_ordered = all((rise >= 0).all() or (rise <= 0).all() for rise in rises)
             if is_ordered and n_states * len(gains[m]) <= MOST_STATES:
@@ -110,26 +116,16 @@ class PoolSubproblem:
 
     def _make_states(self, gains: Mapping[int, Floats]) -> None:
         """What each state earns in the steps before each, what it is worth at the end, and how states follow."""
-        facts, problem, told = self._facts, self._facts.problem, self._told
-        others: Floats = np.zeros_like(gains[self._members[0]][0])
-        self._more = 0.0
-        for m in self._members:
-            if m not in told:
-                columns = [facts.gains[m].column[own] for own in map(tuple, self._counts.astype(int).tolist())]
-                others += facts.best_steady(m)[:, columns] if m in facts.actors else gains[m][0]
-                self._more += facts.best_salvage(m)
+        told = self._told
+        others = sum((gains[m][0] for m in self._members if m not in told), np.zeros_like(gains[self._members[0]][0]))
+        self._untold = [(m, self._rows_of(m, gains[m])) for m in self._members if m not in told]
         number = {state: place for place, state in enumerate(self._states)}
         earned = [others + sum(gains[m][level] for m, level in zip(told, state, strict=True)) for state in number]
         self._earned = np.ascontiguousarray(sums_before(np.stack(earned), axis=1))
         self._rows, rows = list[_Row](), dict[tuple[int, int], int]()
         for m in told:
-            names, spacing = problem.profile_names, facts.epoch_steps
-            for level in range(1, len(gains[m])):
-                own = [way for way in facts.courses[m] if way is not None and way.level == level]
-                ways = [(way, names.index(way.profile), facts.added(way)) for way in own]
-                is_better = bool((gains[m][level] >= gains[m][0]).all())
-                rows[m, level] = len(self._rows)
-                self._rows.append(_Row(ways, *((spacing - 1, 0) if is_better else (0, spacing - 1))))
+            rows |= {(m, level): len(self._rows) + place for place, level in enumerate(range(1, len(gains[m])))}
+            self._rows += self._rows_of(m, gains[m])
         self._rises = [
             _Rise(number[state], number[(*state[:place], level, *state[place + 1 :])], rows[m, level])
             for state in self._states
@@ -139,12 +135,23 @@ class PoolSubproblem:
         ]
         self._last = np.array([self._worth_at_end(state) for state in self._states])
 
+    def _rows_of(self, m: int, gains: Floats) -> list[_Row]:
+        """One for each level of a member beyond the old one."""
+        facts, found = self._facts, list[_Row]()
+        names, spacing = facts.problem.profile_names, facts.epoch_steps
+        for level in range(1, len(gains)):
+            own = [way for way in facts.courses[m] if way is not None and way.level == level]
+            ways = [(way, names.index(way.profile), facts.added(way)) for way in own]
+            is_better = bool((gains[level] >= gains[0]).all())
+            found.append(_Row(ways, *((spacing - 1, 0) if is_better else (0, spacing - 1))))
+        return found
+
     def _worth_at_end(self, state: tuple[int, ...]) -> float:
         """Salvage of the members that were not retrained; −inf where one of them has to be."""
         waiting = [m for m, level in zip(self._told, state, strict=True) if level == 0]
         if not all(None in self._facts.courses[m] for m in waiting):
             return -np.inf
-        return sum(self._facts.problem.tenants[m].salvages[0] for m in waiting) + self._more
+        return sum(self._facts.problem.tenants[m].salvages[0] for m in waiting)
 
     def best(self, prices: Floats) -> float:
         """The most that it earns net of prices, ``(n_steps, n_profiles)``; −inf if a retraining has no time."""
@@ -163,11 +170,12 @@ class PoolSubproblem:
         self.used, self.choices = np.zeros((n_steps, prices.shape[1])), ()
         if np.isneginf(final[state, node]):
             return -np.inf
+        by_themselves = sum(self._best_by_itself(m, rows, paid) for m, rows in self._untold)
         step = n_steps
         while True:
             if (number := rise[state, step, node]) >= 0:
                 before, _, row = self._rises[number]
-                self._retrain(row, int(ends[row, step]), paid)
+                self._retrain(self._rows[row], int(ends[row, step]), paid)
                 state = before
             elif step > 0:
                 begin = int(since[state, step, node])
@@ -177,16 +185,30 @@ class PoolSubproblem:
                 else:
                     step -= 1
             else:
-                return float(final.max())
+                return float(final.max()) + by_themselves
 
-    def _retrain(self, row: int, end: int, paid: Floats) -> None:
+    def _best_by_itself(self, m: int, rows: Sequence[_Row], paid: Floats) -> float:
+        """The most that a member's retraining adds whatever is held, its salvage with it."""
+        best, chosen = -np.inf, None
+        if None in self._facts.courses[m]:
+            best = self._facts.problem.tenants[m].salvages[0]
+        for level, row in enumerate(rows, start=1):
+            later = np.append(np.cumsum(self._more[m][level][::-1])[::-1], 0.0)
+            worth = later - self._exact(row, paid)
+            if (most := float(worth.max())) > best:
+                best, chosen = most, (row, int(worth.argmax()))
+        if chosen is not None:
+            self._retrain(*chosen, paid)
+        return best
+
+    def _retrain(self, row: _Row, end: int, paid: Floats) -> None:
         """Note the retraining that costs least of those that end there."""
         found = [
             (paid[end, profile] - paid[end - way.n_steps, profile] - added[end - way.n_steps], number)
-            for number, (way, profile, added) in enumerate(self._rows[row].ways)
+            for number, (way, profile, added) in enumerate(row.ways)
             if 0 <= end - way.n_steps < len(added)
         ]
-        way, profile, _ = self._rows[row].ways[min(found)[1]]
+        way, profile, _ = row.ways[min(found)[1]]
         self.used[end - way.n_steps : end, profile] += 1.0
         if way.tenant not in self._facts.running_tenants:
             self.choices = tuple(sorted((*self.choices, way.at(end - way.n_steps))))
@@ -198,19 +220,23 @@ class PoolSubproblem:
             np.full((len(self._rows), n_steps + 1), np.inf),
             np.zeros((len(self._rows), n_steps + 1), np.int64),
         )
-        for row, (ways, ahead, behind) in enumerate(self._rows):
-            exact = np.full(n_steps + 1, np.inf)
-            for way, profile, added in ways:
-                n, last = way.n_steps, way.n_steps + len(added)
-                price = paid[n:last, profile] - paid[: last - n, profile] - added
-                exact[n:last] = np.minimum(exact[n:last], price)
-            steps = np.arange(n_steps + 1)
-            ends[row], costs[row] = steps, exact
-            for shift in range(-min(behind, n_steps), min(ahead, n_steps) + 1):
+        for number, row in enumerate(self._rows):
+            exact, steps = self._exact(row, paid), np.arange(n_steps + 1)
+            ends[number], costs[number] = steps, exact
+            for shift in range(-min(row.behind, n_steps), min(row.ahead, n_steps) + 1):
                 at = np.clip(steps + shift, 0, n_steps)
-                is_less = exact[at] < costs[row]
-                costs[row][is_less], ends[row][is_less] = exact[at][is_less], at[is_less]
+                is_less = exact[at] < costs[number]
+                costs[number][is_less], ends[number][is_less] = exact[at][is_less], at[is_less]
         return costs, ends
+
+    def _exact(self, row: _Row, paid: Floats) -> Floats:
+        """What a retraining of a row costs at least that ends in each step, less what it adds, ``(n_steps + 1,)``."""
+        exact = np.full(self._facts.n_steps + 1, np.inf)
+        for way, profile, added in row.ways:
+            n, last = way.n_steps, way.n_steps + len(added)
+            price = paid[n:last, profile] - paid[: last - n, profile] - added
+            exact[n:last] = np.minimum(exact[n:last], price)
+        return exact
 
     def slacks(self) -> dict[int, dict[Retraining | None, Floats]]:
         """By member and way, how far each start falls short of the best at least: nothing is known of it."""

@@ -33,6 +33,9 @@ Schedule = tuple[Retraining, ...]
 PlacedSchedule = tuple[tuple[Retraining, Token], ...]
 """The same, each with what it occupies."""
 
+MOST_SEARCHED = 7
+"""Tenants whose retrainings are moved in time and from profile to profile, alone and in pairs."""
+
 TOLERANCE = 1e-12
 """Relative; values this close are the same one summed in another order."""
 
@@ -216,6 +219,33 @@ class WindowFacts:
     def movers(self) -> tuple[int, ...]:
         """The tenants that may start a retraining."""
         return tuple(m for m, choices in enumerate(self.choices) if choices != (None,))
+
+    @cached_property
+    def searched(self) -> tuple[int, ...]:
+        """The movers whose retrainings a search moves: all, or those with the most to gain a second of work."""
+        if len(self.movers) <= MOST_SEARCHED:
+            return self.movers
+        return tuple(sorted(self._by_gain[:MOST_SEARCHED]))
+
+    @cached_property
+    def others(self) -> tuple[int, ...]:
+        """The other movers, most to gain a second of work first: they follow where there is room."""
+        return tuple(m for m in self._by_gain if m not in self.searched)
+
+    @cached_property
+    def _by_gain(self) -> tuple[int, ...]:
+        def gain_a_step(m: int) -> float:
+            tenant = self.problem.tenants[m]
+            requests = tenant.weight * float(tenant.arrivals_rps.sum()) * self.problem.step_s
+            return max(
+                ((tenant.accuracies[way.level] - tenant.accuracy_before) * requests + tenant.salvages[way.level])
+                / way.n_steps
+                for way in self.ways(m)
+            )
+
+        # Who must retrain but has no way that ends in time comes first: there is no plan.
+        gains = {m: gain_a_step(m) if self.ways(m) else np.inf for m in self.movers}
+        return tuple(sorted(self.movers, key=lambda m: (-gains[m], m)))
 
     @cached_property
     def running_tenants(self) -> frozenset[int]:

@@ -28,8 +28,8 @@ from planner.arrays import Bools, Floats, Int64s, sums_before
 from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
 from planner.problem import Retraining
 
-MAX_TRIALS = 5_000
-"""Partial schedules that are looked at; two retraining tenants take a few dozen."""
+MAX_TRIALS, FEW_TRIALS = 5_000, 600
+"""Partial schedules that are looked at, and with more movers than are searched; two movers take a few dozen."""
 
 StaticLayout = tuple[int, PlacedSchedule[Token]]
 """A layout by its number, and the retrainings beside it, by tenant."""
@@ -98,7 +98,7 @@ class StaticSearch(Generic[Token]):
         numbers = np.arange(len(self.bounds)) if among is None else np.array([*among], dtype=np.int64)
         movers, seen = self.facts.movers, set[tuple[object, ...]]()
         for layout in numbers[np.argsort(-self.bounds[numbers], kind="stable")].tolist():
-            is_hopeless = self.bounds[layout] <= self._to_beat or self.work["schedules"] >= MAX_TRIALS
+            is_hopeless = self.bounds[layout] <= self._to_beat or self.work["schedules"] >= self._most_trials
             if is_hopeless or (np.isfinite(self._to_beat) and is_over is not None and is_over()):
                 break
             holdings = self.holdings[layout].tolist()
@@ -109,6 +109,10 @@ class StaticSearch(Generic[Token]):
                 others = sum(own[holdings[m]] for m, own in enumerate(self._settled) if m not in movers)
                 self._extend(layout, (), float(others), movers)
         return self._best
+
+    @property
+    def _most_trials(self) -> int:
+        return FEW_TRIALS if self.facts.others else MAX_TRIALS
 
     @cached_property
     def bounds(self) -> Floats:
@@ -148,7 +152,7 @@ class StaticSearch(Generic[Token]):
         self.work["schedules"] += 1
         ways = self._ways(layout, placed, waiting)
         most = value + sum(max((way.best for way in own), default=-np.inf) for own in ways)
-        if self.work["schedules"] > MAX_TRIALS or most <= self._to_beat:
+        if self.work["schedules"] > self._most_trials or most <= self._to_beat:
             return
         if len(waiting) > 2:
             for m, own in zip(waiting, ways, strict=True):

@@ -5,13 +5,15 @@ level each member has: states, from one to the next of which one level rises. A 
 retraining can cost which ends there. Where a level is better than the old one in every step, that may as well be one
 which ends later within the change that begins there; where it is worse, one which ends earlier: that earns more and
 costs no more, so that changes need not be cut at rises. Members beyond ``MOST_STATES`` states, and those of whom
-neither is so, have the best level that there may be in each step, and pay nothing.
+neither is so, are taken by themselves: in each step a level adds to the old one what it adds at most, whatever is held.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +23,33 @@ from planner.problem import Problem
 from planner.verify.floors import with_floor
 from planner.verify.holdings import counts_at_start, gains_of, retraining_costs
 
-MOST_STATES = 64
+MOST_STATES = 16
 """States at most that are told apart."""
+
+
+class _Member(NamedTuple):
+    """A tenant of the pool.
+
+    Attributes:
+        gains: What it earns, ``(1 + n_options, n_steps, n)``.
+        costs: What its retraining costs by option and end, less what it adds, ``(n_options, n_steps + 1)``.
+        is_required: Whether it has to.
+        more: What it earns in any case: salvage without a retraining, less what a floor asks for.
+        size: How large these numbers get.
+    """
+
+    gains: Floats
+    costs: Floats
+    is_required: bool
+    more: float
+    size: float
+
+    def leeway(self, held: Bools) -> float:
+        """How much what a level adds depends on what is held; without one, nothing."""
+        rises = (self.gains[1:] - self.gains[0])[:, :, held]
+        if not rises.size:
+            return 0.0
+        return float((rises.max(axis=2) - rises.min(axis=2)).sum())
 
 
 def best_pooled(
@@ -43,44 +70,35 @@ def best_pooled(
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
     apart = min(problem.epoch_steps, n_steps + 1)
     warm_up = min(problem.warm_up_steps(problem.tenants[members[0]]), apart)
-    # Who may kept instances serve at first is left out: all members, which earns more.
+    # Whom kept instances may not serve at first is left out: all members, which earns more.
     start = counts_at_start(problem, problem.tenants[members[0]], n_steps, of_all=True)
     first = slice(None) if start is None else [index.get(start, 0)]
-    others, told, total, size = np.zeros((n_steps, len(counts))), list[tuple[Floats, Floats, bool]](), 0.0, 0.0
-    for m in members:
-        tenant = problem.tenants[m]
-        gains = gains_of(problem, m, list(index))
-        settled, _, asked, own_size = with_floor(problem, m, list(index), certificate, gains)
-        costs = retraining_costs(problem, tenant, prices, (settled, settled), counts)
-        for s in range(min(state.next_epoch_step, n_steps)):
-            settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
-        is_required = tenant.must_retrain or any(run.tenant == tenant.name for run in state.retrainings)
-        final = settled[: 1 + len(tenant.options)]
-        total, size = total + tenant.salvages[0] - asked, size + own_size + max(tenant.salvages)
-        is_ordered = all((own >= final[0]).all() or (own <= final[0]).all() for own in final[1:])
-        n_states = (1 + len(tenant.options)) * int(np.prod([len(own) for own, _, _ in told]))
-        if np.isposinf(costs).all() and is_required:
-            return -np.inf, size
-        if np.isposinf(costs).all():
-            others += final[0]
-        elif is_ordered and n_states <= MOST_STATES:
-            told.append((final, _least_within(costs, final, apart), is_required))
+    others, told, total, size = np.zeros((n_steps, len(counts))), list[_Member](), 0.0, 0.0
+    held = _may_be_held(problem, members, counts)
+    found = [_member(problem, m, prices, counts, first, certificate) for m in members]
+    for own in sorted(found, key=lambda own: -own.leeway(held)):
+        final = own.gains
+        total, size = total + own.more, size + own.size
+        is_ordered = all((level >= final[0]).all() or (level <= final[0]).all() for level in final[1:])
+        n_states = len(final) * math.prod(len(other.gains) for other in told)
+        if np.isfinite(own.costs).any() and is_ordered and n_states <= MOST_STATES:
+            told.append(own._replace(costs=_least_within(own.costs, final, apart)))
         else:
-            total += max(tenant.salvages) - tenant.salvages[0]
-            others += _best_levels(settled, costs)
-    rows = [*product(*(range(len(own)) for own, _, _ in told))]
-    summed = [others + sum(own[0][level] for own, level in zip(told, row, strict=True)) for row in rows]
+            others += final[0]
+            total += _best_by_itself(own)
+    rows = [*product(*(range(len(own.gains)) for own in told))]
+    summed = [others + sum(own.gains[level] for own, level in zip(told, row, strict=True)) for row in rows]
     earned, paid = sums_before(np.stack(summed), axis=1), sums_before(prices @ counts.T)
     common = np.array([[index[tuple(map(min, a, b))] for b in index] for a in index])
     value = np.full((len(rows), n_steps + 1, len(index)), -np.inf)
     value[0, 0, first] = 0.0
-    barred = np.where(_may_be_held(problem, members, counts), 0.0, -np.inf)
+    barred = np.where(held, 0.0, -np.inf)
     rises = [
-        (place, rows.index((*row[:i], level, *row[i + 1 :])), own[1][level - 1])
+        (place, rows.index((*row[:i], level, *row[i + 1 :])), own.costs[level - 1])
         for place, row in enumerate(rows)
         for i, own in enumerate(told)
         if row[i] == 0
-        for level in range(1, len(own[0]))
+        for level in range(1, len(own.gains))
     ]
     for s in range(n_steps + 1):
         for source, target, cost in rises:
@@ -96,8 +114,24 @@ def best_pooled(
         best = (value[:, s, :, None] + kept[:, common]).max(axis=1)
         due = earned[:, end] - earned[:, warm] + barred - paid[end] + paid[s]
         value[:, end] = np.maximum(value[:, end], best + due)
-    may_end = [all(level or not own[2] for own, level in zip(told, row, strict=True)) for row in rows]
+    may_end = [all(level or not own.is_required for own, level in zip(told, row, strict=True)) for row in rows]
     return float(value[may_end, n_steps].max(initial=-np.inf)) + total, size
+
+
+def _member(
+    problem: Problem, m: int, prices: Floats, counts: Int64s, first: list[int] | slice, certificate: Certificate
+) -> _Member:
+    """Tenant m, where the multisets of ``first`` are what is held until the first epoch."""
+    tenant, state = problem.tenants[m], problem.opening
+    index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
+    gains = gains_of(problem, m, list(index))
+    settled, _, asked, size = with_floor(problem, m, list(index), certificate, gains)
+    costs = retraining_costs(problem, tenant, prices, (settled, settled), counts)
+    for s in range(min(state.next_epoch_step, problem.n_steps)):
+        settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
+    is_required = tenant.must_retrain or any(run.tenant == tenant.name for run in state.retrainings)
+    final, more = settled[: 1 + len(tenant.options)], tenant.salvages[0] - asked
+    return _Member(final, costs, is_required, more, size + max(tenant.salvages))
 
 
 def _least_within(costs: Floats, gains: Floats, apart: int) -> Floats:
@@ -113,15 +147,12 @@ def _least_within(costs: Floats, gains: Floats, apart: int) -> Floats:
     return out
 
 
-def _best_levels(gains: Floats, costs: Floats) -> Floats:
-    """The most that any level earns in each step in which it may hold: ``(n_levels, n_steps, n) → (n_steps, n)``."""
-    best: Floats = gains[0].copy()
-    n_final = 1 + len(costs)
-    for level, own in enumerate(gains[1:], start=1):
-        # Of checkpoints no step is looked for.
-        step = int(np.isfinite(costs[level - 1]).argmax()) if level < n_final else 0
-        if level >= n_final or np.isfinite(costs[level - 1]).any():
-            best[step:] = np.maximum(best[step:], own[step:])
+def _best_by_itself(own: _Member) -> float:
+    """The most that a member's retraining adds if each step's gain by it is what it is at most, whatever is held."""
+    best = -np.inf if own.is_required else 0.0
+    for cost, level in zip(own.costs, own.gains[1:], strict=True):
+        more = (level - own.gains[0]).max(axis=1)
+        best = max(best, float((np.append(np.cumsum(more[::-1])[::-1], 0.0) - cost).max()))
     return best
 
 

@@ -240,10 +240,10 @@ class Search:
 
     def _look_around(self, seeds: tuple[Schedule, ...]) -> None:
         """Value schedules that are put together by their bounds, and descend from the best of them."""
-        movers, found = self.facts.movers, list(seeds)
+        searched, others, found = self.facts.searched, self.facts.others, list(seeds)
         found += [schedule_of(self.best.answer)] if self.best is not None else []
         self._value_all(found)
-        for order in islice(permutations(movers), _ORDERS):
+        for order in islice(((*first, *others) for first in permutations(searched)), _ORDERS):
             for way in self.facts.choices[order[0]] if order else ():
                 if self.meter.is_spent and self._ranked():
                     return
@@ -255,7 +255,7 @@ class Search:
 
     def _descend(self, schedule: Schedule) -> None:
         """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
-        turns = [*((tenant,) for tenant in self.facts.movers), *permutations(self.facts.movers, 2)]
+        turns = [*((tenant,) for tenant in self.facts.searched), *permutations(self.facts.searched, 2)]
         n_stuck, turn = 0, 0
         while n_stuck < len(turns) and not self.meter.is_spent:
             best = max(self._moved(schedule, turns[turn]), key=self._value, default=schedule)
