@@ -14,8 +14,10 @@ from msgspec import to_builtins
 from executor.mig import GpuModel
 from migrator.config import TenantConfig
 from migrator.log.records import Assumed
+from migrator.pools import lacks_pools
 from migrator.setting import Setting
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
+from planner.policies.policy import AnyPolicy
 from planner.problem import Problem, Reconfiguration
 from workloads.profiles.shares import measured_for, sensitivity_of
 from workloads.tenants import Tenant, drift_in
@@ -23,13 +25,19 @@ from workloads.tenants import Tenant, drift_in
 RULE = "3 × inference of the same data (MIGRator)"
 
 
-def assumed_in(setting: Setting, sharing: str = "instances", *, is_planned: bool = True) -> tuple[Assumed, ...]:
+def assumed_in(
+    setting: Setting, sharing: str = "instances", policy: AnyPolicy | None = None, *, is_planned: bool = True
+) -> tuple[Assumed, ...]:
     """Everything that was filled in; ``sharing`` is how tenants share the GPU, as the log calls it.
 
-    ``is_planned`` is whether windows are planned, which takes its time.
+    ``policy`` is whose answers are meant, our planner's by default; ``is_planned`` is whether windows are planned,
+    which takes its time.
     """
     pairs = list(zip(setting.config.tenants, setting.tenants, strict=True))
-    found = [_switching(setting)] if sharing == "instances" and setting.config.planner.switch_s is None else []
+    found = []
+    if policy is not None and lacks_pools(setting.config, policy):
+        found.append(Assumed(None, "pools", 0.0, "", f"policy {policy.name} has none: sharing.pools auto means off"))
+    found += [_switching(setting)] if sharing == "instances" and setting.config.planner.switch_s is None else []
     found += list(_of_planning(setting)) if is_planned else []
     found += [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
     if sharing == "shares" and setting.config.simulation.interference > 0:

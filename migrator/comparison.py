@@ -28,6 +28,7 @@ from migrator.log.changes import changes_in
 from migrator.log.records import Assumed, Shares
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
+from migrator.pools import require_pools
 from migrator.provenance import simulated_provenance
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -114,7 +115,8 @@ def matches_of(
 
     Raises:
         ConfigError: A segment does not lie within the traces, or tenants without a trace have but one piece, or
-            segments overlap, so that they would be no samples of their own.
+            segments overlap, so that they would be no samples of their own; or the config lists pools, and a policy
+            has none.
     """
     length_s = round(config.windows * config.window_s)
     if stride_s is not None and stride_s < length_s:
@@ -127,6 +129,8 @@ def matches_of(
                 f"{origin}: tenants.{tenant.name}.arrivals: --segments {n_segments} needs a trace that does not loop; "
                 "other arrivals have no later piece that differs"
             )
+    for name in policies:
+        require_pools(config, origin, policy_of(name))
     # A resolved config has the factors that its own windows give.
     is_over_run = config.load_over == "run"
     scaled = assemble(config, origin)[0].config if is_over_run else over_each_segment(config)
@@ -187,7 +191,7 @@ def score_of(match: Match) -> Score:
         n_unplanned=seen.n_unplanned,
         notes=notes,
         has_partitions=log.header.sharing == "instances",
-        assumed=assumed_in(setting, log.header.sharing, is_planned=log.header.planning_s is not None),
+        assumed=assumed_in(setting, log.header.sharing, policy, is_planned=log.header.planning_s is not None),
         surprises=surprises(log),
         setup=_setup(setting),
         refusals=tuple(f"window {window}: {violation}" for window, violation in seen.refusals),

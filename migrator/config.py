@@ -20,6 +20,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -262,7 +263,7 @@ class FloorConfig(Section):
 
 
 class TenantConfig(Section):
-    """One model with its traffic."""
+    """One model with its traffic; one that is to be ``alone`` shares no instance."""
 
     name: Name
     model: Text
@@ -280,6 +281,7 @@ class TenantConfig(Section):
     retraining_start_s: NonNegative | None = None
     min_slo_attainment: FloorConfig | None = None
     learning: LearningConfig | None = None
+    alone: bool = False
 
     @property
     def accuracies(self) -> list[AccuracyConfig]:
@@ -412,6 +414,39 @@ class SimulationConfig(Section):
         return self.driver.error_share > 0 or self.driver.in_use_share > 0 or bool(self.others)
 
 
+def _named_off(value: object) -> object:
+    """A bare ``off`` is false in YAML."""
+    return "off" if value is False else value
+
+
+Pool = Annotated[list[Name], Field(min_length=1)]
+
+
+class SharingConfig(Section):
+    """Whether tenants' inference may hold instances together, and what a turn after another tenant's costs there.
+
+    ``pools`` are the pools themselves, all tenants in them, or who chooses: nobody (``off``) or the plan (``auto``).
+    ``turn_cost`` is the share by which a turn lasts longer that follows another member's.
+    """
+
+    pools: Annotated[
+        Literal["off", "auto"] | list[Pool],
+        _either("off, auto, or a list of pools such as [[a, b], [c]], each a list of tenants, is needed"),
+        BeforeValidator(_named_off),
+    ] = "off"
+    turn_cost: Fraction = 0.05
+
+    @property
+    def may_pool(self) -> bool:
+        """Whether two tenants may hold an instance together."""
+        return self.pools == "auto" or any(len(pool) > 1 for pool in self.listed or ())
+
+    @property
+    def listed(self) -> list[list[str]] | None:
+        """The pools, where the config lists them."""
+        return None if isinstance(self.pools, str) else self.pools
+
+
 class FrontDoorConfig(Section):
     """Where clients from outside may ask the models of a live run; ``tokens`` are files, by tenant.
 
@@ -442,6 +477,7 @@ class Config(Section):
     planner: PlannerConfig = PlannerConfig()
     estimates: EstimatesConfig = EstimatesConfig()
     retraining: DecisionConfig = DecisionConfig()
+    sharing: SharingConfig = SharingConfig()
     simulation: SimulationConfig = SimulationConfig()
     front_door: FrontDoorConfig | None = None
     tenants: Annotated[list[TenantConfig], Field(min_length=1)]
@@ -457,7 +493,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _parts_go_together(self) -> Config:
-        for objections in (self._of_tenants(), self._of_gpu(), self._of_steps(), self._of_planning()):
+        for objections in (self._of_tenants(), self._of_pools(), self._of_gpu(), self._of_steps(), self._of_planning()):
             for objection in objections:
                 raise ValueError(objection)
         return self
@@ -477,15 +513,30 @@ class Config(Section):
                 "needed (learning.checkpoints says when weights are kept)"
             )
 
+    def _of_pools(self) -> Iterator[str]:
+        """Why tenants cannot share as the config lists it, or not on such a GPU."""
+        names = [tenant.name for tenant in self.tenants]
+        alone = {tenant.name for tenant in self.tenants if tenant.alone}
+        pools = self.sharing.listed
+        members = [name for pool in pools or () for name in pool]
+        for pool in pools or ():
+            for name in pool:
+                if name not in names:
+                    yield f"sharing.pools: {name!r} is no tenant; there is: {', '.join(names)}"
+                if members.count(name) > 1:
+                    yield f"sharing.pools: {name!r} stands there {members.count(name)} times; once is allowed"
+                if name in alone and len(pool) > 1:
+                    yield f"sharing.pools: {name!r} is to be alone, and shares with {_others_in(pool, name)}"
+        for name in names:
+            if pools is not None and name not in members:
+                yield f"sharing.pools: {name!r} is in no pool; each tenant is in one, one by itself as [{name}]"
+        if self.sharing.may_pool and (self.gpu.backend == "mps" or self.is_live):
+            where = "gpu.backend mps" if self.gpu.backend == "mps" else "a live run"
+            yield f"sharing.pools: {where} has no pools; off, or a pool for each tenant, is needed"
+
     def _of_gpu(self) -> Iterator[str]:
-        """What the GPU has no room for, or does not have."""
+        """What the GPU does not have."""
         gpu = gpu_model(self.gpu.model)
-        n_slices = gpu.compute_slices
-        if len(self.tenants) > n_slices:
-            yield (
-                f"tenants: {len(self.tenants)} given; at most {n_slices} can share {self.gpu.model}, which has "
-                f"{n_slices} compute slices"
-            )
         for number, other in enumerate(self.simulation.others):
             try:
                 gpu.placement(other.placement)
@@ -573,6 +624,10 @@ class Config(Section):
     def ahead_steps(self) -> int:
         """Steps before a window's start at which its plan is begun; 0 where planning takes no time."""
         return math.ceil(self.planning_s / self.step_s - 1e-9)
+
+
+def _others_in(pool: Sequence[str], name: str) -> str:
+    return ", ".join(other for other in pool if other != name)
 
 
 def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: object) -> Config:

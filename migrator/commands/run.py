@@ -155,7 +155,7 @@ def run_command(
     asked = read_config(config, [*where.assignments, *(assignments or ())], windows=windows, seed=seed)
     chosen = policy_of(policy or "migrator")
     rival = None if against is None else policy_of(against)
-    refuse_unlike(rival, asked)
+    refuse_unlike(rival, asked, str(config))
     show = partial(_shown, asked)
     folder, setting, traffic = begin(asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit)
     if folder is not None:
@@ -212,7 +212,7 @@ def resume_run(
                 write_page(html, folder)
             return
         config, path = _config(stands), str(stands.folder / CONFIG_FILE)
-        refuse_unlike(rival, config)
+        refuse_unlike(rival, config, path)
         if not log.is_finished:
             require_live(config, path)
         if log.is_finished or config.gpu.backend == "sim":

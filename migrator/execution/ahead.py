@@ -19,11 +19,13 @@ from migrator.execution.models import DIGITS, TabledModels, last_trained, outloo
 from migrator.execution.planning import PlannedWindow, Solving, plan_window
 from migrator.execution.posing import estimates_of
 from migrator.log.records import Outlook
+from migrator.pools import as_shared
 from migrator.setting import Setting
 from migrator.traffic import Traffic
 from planner.build import WarmUps
 from planner.course import courses
 from planner.plan import Lifetime, MigPlan
+from planner.policies.ours import Migrator
 from planner.problem import PhysicalState, Task
 from workloads.serving.requests import AccuracyTimeline
 from workloads.training import FULL, reached
@@ -98,8 +100,12 @@ def plan_through(
 
     ``solving`` is how the last one is solved; those before it are planned as a run does it. ``seen``, by window, is
     what a run had seen by then; by default changes take what a typical one does, and plans keep what they promise.
+
+    Raises:
+        InfeasibleError: There are more tenants, or pools, than compute slices.
     """
     config = setting.config
+    setting = as_shared(setting, Migrator())
     foresight, models = Foresight(setting, traffic), TabledModels(setting.tenants, config.window_s)
     state: PhysicalState | None = None
     opening: Opening | None = None

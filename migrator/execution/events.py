@@ -101,7 +101,7 @@ def run_started(
         replan_every_s=replan_every_s,
         time_limit_s=time_limit_s,
         repeatable=time_limit_s is None and not is_real,
-        assumed=assumed_in(setting, sharing, is_planned=is_planned),
+        assumed=assumed_in(setting, sharing, policy, is_planned=is_planned),
         tenants=tuple(
             _tenant(tenant, origin, entry.min_slo_attainment)
             for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)

@@ -20,6 +20,7 @@ from migrator.execution.posing import posed
 from migrator.execution.requests import Queues, SimulatedQueues
 from migrator.execution.seams import Sharing, Trained
 from migrator.log.records import RunFinished
+from migrator.pools import as_shared
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy, Knows, Policy
@@ -112,9 +113,11 @@ def parts_on_instances(
     ``backend`` opens the GPU with a clock that shows this second, and begins to run when it is looked at.
 
     Raises:
-        ConfigError: The policy cannot run on what was measured.
+        ConfigError: The policy cannot run on what was measured, or has no pools and the config lists some.
+        InfeasibleError: There are more tenants, or pools, than compute slices.
         GpuError: The driver does not say what stands.
     """
+    setting = as_shared(setting, policy)
     if policy.knows is Knows.RUN:
         policy = policy.prepared(true_problems(setting, traffic))
     first_s = 0.0 if joins is None else joins.window * setting.config.window_s

@@ -88,6 +88,11 @@ class Replayed(Policy):
         return self.policy.replans
 
     @property
+    def has_pools(self) -> bool:
+        """The policy's."""
+        return self.policy.has_pools
+
+    @property
     def looks_ahead_s(self) -> float | None:
         """The policy's."""
         return self.policy.looks_ahead_s

@@ -27,6 +27,7 @@ from migrator.execution.requests import SimulatedQueues
 from migrator.execution.seams import Checkpointed, Failed, Finished, Happening, Ready
 from migrator.execution.shares import Shares
 from migrator.execution.turns import Turns
+from migrator.pools import as_shared
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.policies.ours import Migrator
@@ -144,9 +145,11 @@ def simulated_parts(
     switches as its source does. ``time_limit_s`` are wall seconds for a plan.
 
     Raises:
-        ConfigError: The policy cannot run on what was measured.
+        ConfigError: The policy cannot run on what was measured, or has no pools and the config lists some.
+        InfeasibleError: There are more tenants, or pools, than compute slices.
     """
     policy = policy or Migrator()
+    setting = as_shared(setting, policy)
     if isinstance(policy, SharePolicy):
         queues = SimulatedQueues(len(setting.tenants), jitter_of(setting))
         shares = Shares(setting, traffic, policy, queues, as_published=as_published)

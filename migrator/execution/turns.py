@@ -21,7 +21,7 @@ from migrator.errors import ConfigError
 from migrator.estimates import as_carried_out, as_estimated, service_factors
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
-from migrator.execution.posing import estimates_of, posed
+from migrator.execution.posing import estimates_of, salvages_in
 from migrator.execution.seams import AsPromised, Lost, Note, PlannedAhead, Trained, WithoutInstances
 from migrator.setting import Setting
 from planner.policies.policy import Knows
@@ -181,21 +181,19 @@ class Turns(WithoutInstances):
         setting, config = self._setting, self._setting.config
         expects = self._policy.knows is Knows.FORECAST
         rates_rps = (forecast.mean_rps if expects else opening.past_rps).mean(axis=0).tolist()
-        # Whether retrainings are required, and what models are worth later, is posed to MIG's policies alike.
-        posed_to = None
-        if self._policy.chooses or any(tenant.other_options for tenant in setting.tenants):
-            posed_to = posed(setting, opening, None, forecast).tenants
         estimates = estimates_of(setting, opening)
+        # Whether retrainings are required, and what models are worth later, is as MIG's policies are told.
+        is_told = self._policy.chooses or any(tenant.other_options for tenant in setting.tenants)
+        worths = salvages_in(setting, opening, estimates, forecast) if is_told else [()] * len(setting.tenants)
         # A window that was not planned ahead, but could have been, waits for its course as for a plan.
         late_s = config.planning_s if expects and opening.window and not opening.ahead_steps else 0.0
         n_due = sum(tenant.retrains_in(opening.window) for tenant in setting.tenants)
         found = []
         for index, (tenant, measured) in enumerate(zip(setting.tenants, self._measured, strict=True)):
-            retraining = None
+            retraining, salvages = None, worths[index] or (0.0,) * (1 + len(tenant.options))
             if tenant.retrains_in(opening.window):
                 ready_s = config.estimates.delay_s + late_s + tenant.trainer_start.planned_s(n_due)
-                is_required = posed_to is None or posed_to[index].retraining_required
-                salvages = (0.0,) * (1 + len(tenant.options)) if posed_to is None else posed_to[index].salvages
+                is_required = not is_told or tenant.must_retrain_in(opening.window, opening.trained_last[index])
                 before, after = opening.accuracies[index], estimates[index].accuracy_after
                 options = tuple(
                     TurnOption(
@@ -220,7 +218,7 @@ class Turns(WithoutInstances):
                     serving_s=measured.known_s,
                     weight=tenant.weight,
                     accuracy_before=opening.accuracies[index],
-                    salvage=0.0 if posed_to is None else posed_to[index].salvages[0],
+                    salvage=salvages[0],
                     retraining=retraining,
                     paths_rps=forecast.paths_rps[:, :, index] if expects else None,
                 )

@@ -13,7 +13,7 @@ from migrator.log.surprise import Surprise
 MOST_LINES = 6
 """Lines of what was assumed. Beyond it the rest is named, without values."""
 
-_FIRST = ("accuracy", "worker start", "retraining start", "retraining time")
+_FIRST = ("pools", "accuracy", "worker start", "retraining start", "retraining time")
 """How the kinds begin that weigh most in a plan; they have a line of their own whatever else there is."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from migrator.assumed import assumed_in, assumed_in_any
 from migrator.config import Config, validate_config
-from migrator.errors import ConfigError, ConfigSloError, GridError
+from migrator.errors import ConfigError, ConfigSloError, GridError, InfeasibleError
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving, none_found
 from migrator.inputs import assemble
@@ -81,8 +81,10 @@ def check(case: Case) -> None:
     """Refuse a case that cannot be put together; an SLO that no profile meets is a result, not an error.
 
     Raises:
-        ConfigError: It cannot be put together.
+        ConfigError: It cannot be put together, or asks for pools in ``paper``.
     """
+    if case.solving.reconfiguration is Reconfiguration.PAPER and case.config.sharing.may_pool:
+        raise ConfigError(f"{case.origin}: sharing.pools: the paper model has none; off is needed")
     with suppress(ConfigSloError):
         assemble(case.config, case.origin)
 
@@ -326,7 +328,7 @@ def outcome_of(case: Case) -> Outcome:
     try:
         setting, traffic = assemble(case.config, case.origin)
         planned = plan_through(setting, traffic, case.window, case.solving)[-1]
-    except ConfigSloError as error:
+    except (ConfigSloError, InfeasibleError) as error:
         reason = str(error).removeprefix(f"{case.origin}: ")
         return Outcome(case.point, Status.INFEASIBLE.value, model, engine, reason=reason)
     except PlannerError as error:

@@ -27,6 +27,11 @@ class Migrator(Policy):
         """At the config's ``planner.replan_every_s``, and at once where something did not go as planned."""
         return True
 
+    @property
+    def has_pools(self) -> bool:
+        """As the config's ``sharing.pools`` has them."""
+        return True
+
     def plan(self, window: Window) -> MigPlan:
         """The best plan within the budget that is safe from bursts, where that is asked for.
 

@@ -200,6 +200,11 @@ class _Own:
         needs = getattr(self.own, "needs_hindsight", None)
         return needs if isinstance(needs, bool) else self.knows.needs_hindsight
 
+    @property
+    def has_pools(self) -> bool:
+        """As the file has it; a class that does not say so has none."""
+        return getattr(self.own, "has_pools", False) is True
+
     def _asked(self, method: str, window: int | None, check: Callable[[Any], Checked], argument: object) -> Checked:
         """What a method of the file answers, checked.
 

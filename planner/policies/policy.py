@@ -115,6 +115,11 @@ class AnyPolicy(ABC):
         return Traits()
 
     @property
+    def has_pools(self) -> bool:
+        """Whether it plans pools: tenants whose inference holds instances together."""
+        return False
+
+    @property
     def looks_ahead_s(self) -> float | None:
         """For how many seconds it knows the true arrivals, where it ``knows`` those ``AHEAD``; else ``None``."""
         return None

@@ -252,13 +252,75 @@ def test_service_jitter_is_a_number_or_as_measured(write_config, value: float | 
     assert read_config(write_config({"simulation": {"service_jitter": value}})).simulation.service_jitter == value
 
 
-@pytest.mark.parametrize(("gpu", "n_slices"), [("a100-80gb", 7), ("a30-24gb", 4)])
-def test_the_most_tenants_are_the_gpus_compute_slices(write_config, gpu: str, n_slices: int) -> None:
-    terms = {**yaml.safe_load(write_config().read_text())["tenants"][0], "name": None}
-    tenants = [{**terms, "name": f"tenant{number}"} for number in range(n_slices + 1)]
-    assert len(read_config(write_config({"gpu.model": gpu, "tenants": tenants[:-1]})).tenants) == n_slices
-    with pytest.raises(ConfigError, match=f"tenants: {n_slices + 1} given; at most {n_slices} can share {gpu}"):
-        read_config(write_config({"gpu.model": gpu, "tenants": tenants}))
+POOLS = [
+    (None, "off", None, False),
+    (False, "off", None, False),
+    ("off", "off", None, False),
+    ("auto", "auto", None, True),
+    ([["vision", "language"]], [["vision", "language"]], [["vision", "language"]], True),
+    ([["language"], ["vision"]], [["language"], ["vision"]], [["language"], ["vision"]], False),
+]
+
+
+@pytest.mark.parametrize(("given", "pools", "listed", "may_pool"), POOLS)
+def test_pools_are_off_chosen_or_listed_and_read_back_equal(write_config, given, pools, listed, may_pool) -> None:
+    path = write_config({} if given is None else {"sharing": {"pools": given}})
+    again = path.with_stem("again")
+    again.write_text(config_yaml(read_config(path)))
+    for config in (read_config(path), read_config(again)):
+        sharing = config.sharing
+        assert (sharing.pools, sharing.listed, sharing.may_pool, sharing.turn_cost) == (pools, listed, may_pool, 0.05)
+
+
+@pytest.mark.parametrize("word", ["off", "Off", "no", "false", "'off'"])
+def test_a_bare_off_is_off_in_files_and_assignments(write_config, word: str) -> None:
+    path = write_config()
+    assert read_config(path, [f"sharing.pools={word}"]).sharing.pools == "off"
+    path.write_text(f"{path.read_text()}\nsharing: {{pools: {word}}}\n")
+    assert "\n  pools: 'off'\n" in config_yaml(read_config(path))
+
+
+def test_a_tenant_may_be_alone(write_config) -> None:
+    config = read_config(write_config({"tenants.0.alone": True, "sharing.pools": [["vision"], ["language"]]}))
+    assert [tenant.alone for tenant in config.tenants] == [True, False]
+
+
+ALLOWED_POOLS = "sharing.pools: off, auto, or a list of pools such as [[a, b], [c]], each a list of tenants, is needed"
+
+BAD_POOLS = [
+    *(({"sharing.pools": one}, ALLOWED_POOLS) for one in (True, "on", 3, ["vision", "language"], [[]], [[True]])),
+    ({"sharing.pools": [["vision", "language"], ["vision"]]}, "sharing.pools: 'vision' stands there 2 times; once"),
+    ({"sharing.pools": [["vision", "vision"], ["language"]]}, "sharing.pools: 'vision' stands there 2 times; once"),
+    ({"sharing.pools": [["vision"]]}, "sharing.pools: 'language' is in no pool; each tenant is in one"),
+    ({"sharing.pools": [["vision", "x"], ["language"]]}, "sharing.pools: 'x' is no tenant; there is: vision, language"),
+    (
+        {"sharing.pools": [["vision", "language"]], "tenants.1.alone": True},
+        "sharing.pools: 'language' is to be alone, and shares with vision",
+    ),
+    ({"sharing.turn_cost": -0.01}, "sharing.turn_cost: Input should be greater than or equal to 0 (got -0.01)"),
+    ({"sharing.turn_cost": 1.01}, "sharing.turn_cost: Input should be less than or equal to 1 (got 1.01)"),
+    ({"sharing.turn_costs": 1}, "sharing: unknown key 'turn_costs'; did you mean 'turn_cost'?"),
+    ({"tenants.0.alone": "yes"}, "tenants.0.alone"),
+    (
+        {"sharing.pools": "auto", "gpu": {"model": "mps-a100-80gb-in-7", "backend": "mps"}},
+        "sharing.pools: gpu.backend mps has no pools; off, or a pool for each tenant, is needed",
+    ),
+    (
+        {
+            "sharing.pools": [["vision", "language"]],
+            "gpu.backend": "nvml",
+            **{f"tenants.{place}.learning": {"benchmark": "digits"} for place in (0, 1)},
+        },
+        "sharing.pools: a live run has no pools",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_POOLS)
+def test_pools_that_cannot_be_are_told_in_one_line_with_file_and_key(write_config, changes, message: str) -> None:
+    path = write_config(changes)
+    text = refusal(path)
+    assert (text.startswith(f"{path}: "), message in text, "\n" in text) == (True, True, False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""What ``sharing.pools`` means to each policy, and for how many tenants there is room under it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from migrator.assumed import assumed_in
+from migrator.config import read_config
+from migrator.errors import ConfigError, ExitCode, InfeasibleError, exit_code_of
+from migrator.inputs import assemble
+from migrator.pools import as_shared, lacks_pools, require_pools
+from planner.policies.registry import POLICIES, VARIANTS, policy_of
+from tests.migrator.conftest import SMALL
+
+
+def many(n_tenants: int, pools: Any = "off", **others: Any) -> dict[str, Any]:
+    """The small config with so many tenants like its first."""
+    tenants = [{**SMALL["tenants"][0], "name": f"t{number}"} for number in range(n_tenants)]
+    return {"tenants": tenants, "sharing": {"pools": pools}, **others}
+
+
+def test_our_planner_alone_has_pools_whatever_it_knows() -> None:
+    has = {name for name in [*POLICIES, *VARIANTS] if policy_of(name).has_pools}
+    assert has == {"migrator", "oracle", *(name for name in VARIANTS if name.startswith("lookahead-"))}
+
+
+def test_a_policy_of_ones_own_has_pools_if_it_says_so(tmp_path: Path) -> None:
+    text = "from planner.policies.policy import Knows\nclass POLICY:\n    name, knows = 'mine', Knows.FORECAST\n"
+    for says, has in (("", False), ("    has_pools = True\n", True)):
+        path = tmp_path / "mine.py"
+        path.write_text(f"{text}{says}    def plan(self, window): return None\n")
+        assert policy_of(str(path)).has_pools is has
+
+
+@pytest.mark.parametrize("name", [*POLICIES, *VARIANTS])
+def test_auto_is_off_to_a_policy_without_pools_and_said_to_be(write_config, name: str) -> None:
+    policy = policy_of(name)
+    setting, _ = assemble(read_config(write_config({"sharing": {"pools": "auto", "turn_cost": 0.1}})), "here")
+    told = [item.source for item in assumed_in(setting, policy=policy) if item.what == "pools"]
+    shared = as_shared(setting, policy).config.sharing
+    assert lacks_pools(setting.config, policy) is not policy.has_pools
+    assert (shared.pools, shared.turn_cost) == ("auto" if policy.has_pools else "off", 0.1)
+    assert told == ([] if policy.has_pools else [f"policy {name} has none: sharing.pools auto means off"])
+
+
+@pytest.mark.parametrize("pools", [[["vision", "language"]], [["vision"], ["language"]]])
+def test_listed_pools_are_refused_by_a_policy_without(write_config, pools: list[list[str]]) -> None:
+    config = read_config(write_config({"sharing.pools": pools}))
+    require_pools(config, "here", policy_of("oracle"))
+    with pytest.raises(ConfigError, match=r"^here: sharing\.pools lists pools, and policy static has none; off or"):
+        require_pools(config, "here", policy_of("static"))
+
+
+def test_room_is_for_as_many_owners_as_compute_slices(write_config) -> None:
+    n_slices, names = 7, [f"t{number}" for number in range(8)]
+    alone, paired = [[name] for name in names], [names[:2], *([name] for name in names[2:])]
+    cases = [
+        (n_slices, "off", "migrator", None),
+        (n_slices + 1, "off", "migrator", f"tenants: {n_slices + 1} given.*none is left for t{n_slices}; with"),
+        (n_slices + 1, "off", "static", f"tenants: {n_slices + 1} given.*none is left for t{n_slices}$"),
+        (n_slices + 1, "auto", "static", f"tenants: {n_slices + 1} given.*under policy static"),
+        (n_slices + 1, "auto", "migrator", None),
+        (n_slices + 1, alone, "migrator", f"sharing.pools: {n_slices + 1} given.*none is left for t{n_slices}; with"),
+        (n_slices + 1, paired, "migrator", None),
+        (n_slices + 1, "off", "whole", None),
+        (n_slices + 1, "off", "time-sharing", None),
+    ]
+    for n_tenants, pools, name, refusal in cases:
+        setting, _ = assemble(read_config(write_config(many(n_tenants, pools))), "here")
+        if refusal is None:
+            as_shared(setting, policy_of(name))
+            continue
+        with pytest.raises(InfeasibleError, match=refusal) as caught:
+            as_shared(setting, policy_of(name))
+        assert exit_code_of(caught.value) is ExitCode.INFEASIBLE
+
+
+def test_a_run_without_room_ends_with_3_and_leaves_no_folder(write_config, call) -> None:
+    path = write_config(many(8))
+    code, _, err = call("run", path, "--out", "runs/many")
+    assert (code, err.splitlines()[-1].count("8 given"), Path("runs").exists()) == (3, 1, False)
+    assert call("plan", path)[0] == 3
+    assert call("run", path, "--policy", "static", "--set", "sharing.pools=auto", "--out", "runs/many")[0] == 3
+    assert not Path("runs").exists()
+
+
+def test_a_grid_tells_where_there_is_no_room(write_config, call) -> None:
+    code, out, _ = call("whatif", write_config(many(8)), "--vary", "tenants=2,8", "--json")
+    assert (code, "none is left for t7" in out) == (0, True)
+
+
+def test_paper_has_no_pools(write_config, call) -> None:
+    path = write_config({"sharing.pools": "auto"})
+    code, _, err = call("whatif", path, "--vary", "model=paper")
+    assert (code, "sharing.pools: the paper model has none; off is needed" in err, err.count("\n")) == (2, True, 1)
+
+
+@pytest.mark.parametrize("policy", ["whole", "time-sharing"])
+def test_turns_on_the_whole_gpu_take_more_tenants_than_compute_slices(write_config, call, policy: str) -> None:
+    path = write_config(many(9, "auto", windows=1))
+    code, out, _ = call("run", path, "--policy", policy, "--out", "runs/many")
+    assert (code, f"assumed: pools: 0; policy {policy} has none" in out) == (0, True)
+    assert yaml.safe_load(Path("runs/many/config.yaml").read_text())["sharing"]["pools"] == "auto"
+
+
+def test_a_policy_and_its_rival_take_the_same_config(write_config, call) -> None:
+    path = write_config({"sharing.pools": "auto", "windows": 1})
+    assert call("run", path, "--policy", "static", "--against", "whole", "--out", "runs/one")[0] == 0
+    assert call("compare", path, "--policies", "static,whole")[0] == 0
+    listed = ("--set", "sharing.pools=[[vision, language]]")
+    for asked in (("run", path, "--against", "static", "--out", "runs/two"), ("compare", path, "--policies", "static")):
+        code, _, err = call(*asked, *listed)
+        assert (code, "policy static has none; off or auto is needed" in err) == (2, True)
