@@ -163,7 +163,8 @@ def _pools(
         InfeasibleError: No profile serves a pool that the config lists.
     """
     sharing, names = setting.config.sharing, [tenant.name for tenant in setting.tenants]
-    if not sharing.may_pool or how.policy is not None or how.reconfiguration is not Reconfiguration.PHYSICAL:
+    has_pools = how.reconfiguration is Reconfiguration.PHYSICAL and (how.policy is None or how.policy.has_pools)
+    if not sharing.may_pool or not has_pools:
         return (), ()
     warm_ups = warm_ups_of(setting, opening)
     terms = cache(lambda members: pool_terms(setting, warm_ups, members))
