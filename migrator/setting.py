@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from executor.mig import GpuModel
 from forecaster.forecast import Forecaster
 from migrator.config import Config
+from workloads.profiles.pool_points import JointPoints
 from workloads.profiles.table import ServiceProfiles
 from workloads.tenants import Tenant
 
@@ -33,3 +35,8 @@ class Setting:
     forecaster: Forecaster | None
     profiles: ServiceProfiles
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def joint_points(self) -> JointPoints:
+        """How pools are served, as planning takes it; what runs has the same batches and processes."""
+        return JointPoints(self.gpu, self.known_tenants, self.config.sharing.turn_cost)

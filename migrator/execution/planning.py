@@ -176,7 +176,8 @@ def _pools(
     if sharing.listed is not None:
         for pool in sharing.listed:
             if len(pool) > 1 and terms(in_order([map(names.index, pool)])[0]) is None:
-                raise InfeasibleError(setting.why_unserved(tuple(pool)))
+                reason = setting.joint_points.of(pool).infeasible
+                raise InfeasibleError(f"sharing.pools: the pool of {', '.join(pool)}: {reason}")
         return (
             *filter(None, (terms(g) for g in in_order(map(names.index, p) for p in sharing.listed) if len(g) > 1)),
         ), ()

@@ -188,12 +188,13 @@ def warm_ups_of(setting: Setting, opening: Opening) -> WarmUps:
 
 
 def pool_terms(setting: Setting, warm_ups: WarmUps, members: Sequence[int]) -> PoolTerms | None:
-    """What comes of a pool of these tenants; ``None`` where no profile serves it."""
+    """What comes of a pool of these tenants; ``None`` where no profile serves it, or none that is large enough."""
     tenants = setting.known_tenants
     names = tuple(tenants[m].name for m in members)
-    points = setting.joint_points(names)
-    if not points:
+    found = setting.joint_points.of(names)
+    if found.infeasible is not None:
         return None
+    points = {profile: dict(zip(found.members, own, strict=True)) for profile, own in found.points.items()}
     return PoolTerms(
         members=names,
         planned_rps={profile: {n: own[n].planned_rps for n in names} for profile, own in points.items()},
