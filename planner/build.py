@@ -7,7 +7,7 @@ Gain tables are expected goodput over the forecast's sample paths, with queues c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -70,7 +70,7 @@ class WarmUps:
     switch_s: float
     start_s: tuple[float, ...]
     training_start_s: tuple[float, ...]
-    pool_start_s: Mapping[tuple[str, ...], float] = MappingProxyType({})
+    pool_start_s: Mapping[tuple[str, ...], float] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
