@@ -33,6 +33,7 @@ from migrator.log.runlog import ReadLog, read_log
 from migrator.parallel import Processes
 from migrator.views.as_json import comparison_to_json, report_to_json
 from planner.files.plan_file import plan_to_json
+from planner.files.strict import one_or_all
 from planner.policies.registry import policy_of
 
 Row = dict[str, Any]
@@ -217,7 +218,7 @@ class WindowPlan:
         return [
             {
                 "placement": str(item.placement),
-                "tenant": item.owner.tenant,
+                "tenant": one_or_all(item.owner.members),
                 "task": item.owner.task.value,
                 "create_step": first + item.create_step,
                 "serve_step": first + item.serve_step,

@@ -53,6 +53,10 @@ class Judged:
     partition: Partition
     worth: float | None
 
+    def named(self, names: Sequence[str]) -> list[list[str]]:
+        """The groups by name."""
+        return [[names[m] for m in group] for group in self.partition]
+
 
 def all_partitions(tenants: Members) -> Iterator[Partition]:
     """Every way to put these tenants into groups."""

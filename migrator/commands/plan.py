@@ -183,8 +183,17 @@ def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Sho
     _check_step(shown, planned.problem.n_steps, config_path)
     print_traffic(config, traffic, progress())
     assumed = assumed_in(setting)
-    notes = (*_beginning(planned), *provenance(setting.config, setting.tenants, traffic), *_assumed_notes(assumed))
+    notes = (
+        *_beginning(planned),
+        *_partitions(planned),
+        *provenance(setting.config, setting.tenants, traffic),
+        *_assumed_notes(assumed),
+    )
     extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed_to_json(assumed)}
+    if planned.judged:
+        names = planned.problem.tenant_names
+        found = [{"pools": one.named(names), "worth": one.worth} for one in planned.judged]
+        extra["partitions"] = found
     if shown.emit is not None:
         require_plan(planned)
     begins_s = planned.plan_from_step * planned.problem.step_s
@@ -262,6 +271,17 @@ def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:
         return []
     begins_s = planned.plan_from_step * planned.problem.step_s
     return [("begins", f"{begins_s:g} s into the window; steps count from there, the old layout serves before")]
+
+
+def _partitions(planned: PlannedWindow) -> list[tuple[str, str]]:
+    """What came into question of who shares, by plans that were made in a short while, the chosen one first."""
+    names = planned.problem.tenant_names
+    found = [
+        f"{' | '.join('+'.join(group) for group in one.named(names))} {one.worth:.2f}"
+        for one in planned.judged
+        if one.worth is not None
+    ]
+    return [("sharing", f"{'; '.join(found)}: requests, by plans made in a short while")] if found else []
 
 
 def _assumed_notes(assumed: Sequence[Assumed]) -> list[tuple[str, str]]:

@@ -164,7 +164,9 @@ def posed_alone(
     """About a window's problem if only these tenants were there, all in the pool if there is one, and nothing stood."""
     estimates, warm_ups = estimates_of(setting, opening), warm_ups_of(setting, opening)
     terms, chosen = _window_terms(setting, opening, estimates, forecast), list(members)
-    start_s = ([own[m] for m in members] for own in (warm_ups.start_s, warm_ups.training_start_s))
+    start_s, training_start_s = (
+        tuple(own[m] for m in members) for own in (warm_ups.start_s, warm_ups.training_start_s)
+    )
     return window_problem(
         setting.gpu,
         [as_estimated(setting.known_tenants[m], estimates[m]) for m in members],
@@ -177,7 +179,7 @@ def posed_alone(
         ),
         step_s=setting.config.step_s,
         initial=None,
-        warm_ups=WarmUps(warm_ups.switch_s, *map(tuple, start_s)),
+        warm_ups=WarmUps(warm_ups.switch_s, start_s, training_start_s),
         pools=() if pool is None else (pool,),
     )
 

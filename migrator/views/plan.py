@@ -296,7 +296,8 @@ def _by_owner(problem: Problem, items: Sequence[Lifetime], note: Callable[[Lifet
     letters, found = tenant_letters(problem.tenant_names), []
     for (owner, words), placements in lines.items():
         index = problem.tenant_names.index(owner.tenant)
-        letter = letters[index] if owner.task is Task.INFERENCE else letters[index].lower()
+        letter = "+".join(letters[problem.tenant_names.index(name)] for name in owner.members)
+        letter = letter if owner.task is Task.INFERENCE else letter.lower()
         found.append(Text(f"{letter} {' '.join(placements)}{words}", style=COLOURS[index]))
     return Text("\n").join(found)
 
@@ -332,6 +333,7 @@ def _on_slices(problem: Problem, plan: MigPlan) -> Chart:
             tenant=problem.tenant_names.index(item.owner.tenant),
             is_retraining=not item.is_inference,
             label=_label(problem, item.placement.profile),
+            others=tuple(map(problem.tenant_names.index, item.owner.others)),
         )
         for item in plan.lifetimes
     ]

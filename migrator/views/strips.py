@@ -1,7 +1,7 @@
 """What a terminal shows as strips of characters: a layout, slices over time, numbers over time.
 
 Tenants have a letter and a colour each: a capital letter serves, a small one retrains, ``·`` is idle, ``×`` is not
-ours. Over time a
+ours. A pool's instance has its members' letters in turn, in the colour of the first. Over time a
 column stands for a stretch of steps (:class:`TimeScale`), and its character tells what fills most of it.
 """
 
@@ -23,8 +23,10 @@ from migrator.views.palette import TENANTS
 from planner.arrays import Floats
 from planner.problem import Owner, Task
 
-COLOURS = TENANTS
-"""By tenant index; a problem has no more tenants than colours."""
+_LETTERS = ascii_uppercase + "ΓΔΘΛΞΠΣΦΨΩ"
+
+COLOURS = TENANTS * 9
+"""By tenant index: again from the first where there are more tenants."""
 
 IDLE = "·"
 
@@ -51,11 +53,14 @@ _ROUNDING = 1e-9
 
 
 def tenant_letters(names: Sequence[str]) -> tuple[str, ...]:
-    """One capital letter a tenant: the first of its name where those differ, else one after the other from A."""
+    """One capital letter a tenant: the first of its name where those differ, else one after the other from A.
+
+    Of very many tenants some have the same.
+    """
     firsts = [name[0].upper() for name in names]
     if len(set(firsts)) == len(names) and all(first.isascii() and first.isalpha() for first in firsts):
         return tuple(firsts)
-    return tuple(ascii_uppercase[: len(names)])
+    return tuple(_LETTERS[number % len(_LETTERS)] for number in range(len(names)))
 
 
 def layout_strip(layout: OwnedLayout[Owner], names: Sequence[str], memory_slices: int, unavailable: int = 0) -> Text:
@@ -68,9 +73,10 @@ def layout_strip(layout: OwnedLayout[Owner], names: Sequence[str], memory_slices
     strip, at = Text(), 0
     for placement, owner in layout.entries:
         strip.append(empty[at : placement.start], style="dim")
-        index = names.index(owner.tenant)
-        letter = letters[index].lower() if owner.task is Task.RETRAINING else letters[index]
-        strip.append("│" + letter * placement.profile.memory_slices, style=COLOURS[index])
+        index, n_slices = names.index(owner.tenant), placement.profile.memory_slices
+        own = "".join(letters[names.index(name)] for name in owner.members)
+        own = own.lower() if owner.task is Task.RETRAINING else own
+        strip.append("│" + (own * n_slices)[:n_slices], style=COLOURS[index])
         at = placement.end
     strip.append("│" if layout.entries else "", style="dim")
     strip.append(empty[at:], style="dim")
@@ -151,6 +157,7 @@ class Bar:
         tenant: Index of its tenant; ``None`` for an instance that is not ours.
         is_retraining: Whether it retrains.
         label: What to write at its beginning, where there is room.
+        others: Indices of the further members of a pool.
     """
 
     first_row: int
@@ -161,15 +168,18 @@ class Bar:
     tenant: int | None
     is_retraining: bool
     label: str
+    others: tuple[int, ...] = ()
 
 
 def gantt(bars: Sequence[Bar], n_rows: int, scale: TimeScale, letters: Sequence[str]) -> tuple[Text, ...]:
     """One line a row, ``scale.width`` characters each; ``letters`` are the tenants'."""
     phases = [phase for bar in bars for phase in _phases(bar, letters, scale)]
     filling = _filling(phases, n_rows, scale)
-    chars = np.array([IDLE, *(phase.char for phase in phases)])[filling + 1]
+    chars = np.array([IDLE, *(phase.chars[0] for phase in phases)])[filling + 1]
     styles = np.array(["dim", *(phase.style for phase in phases)])[filling + 1]
     for number, phase in enumerate(phases):
+        for row, column in zip(*np.nonzero(filling == number), strict=True) if len(phase.chars) > 1 else ():
+            chars[row, column] = phase.chars[column % len(phase.chars)]
         _write_label(chars[phase.bar.first_row], filling[phase.bar.first_row] == number, phase.label)
     return tuple(_line(*row) for row in zip(chars.tolist(), styles.tolist(), strict=True))
 
@@ -179,7 +189,7 @@ class _Phase:
     """A bar while it warms or serves: how it looks, and how much of each column it fills."""
 
     bar: Bar
-    char: str
+    chars: str
     style: str
     label: str
     overlap: Floats
@@ -189,7 +199,8 @@ def _phases(bar: Bar, letters: Sequence[str], scale: TimeScale) -> tuple[_Phase,
     if bar.tenant is None:
         return (_Phase(bar, NOT_OURS, "dim", "", scale.overlaps(bar.create_step, bar.end_step)),)
     letter, colour = letters[bar.tenant], COLOURS[bar.tenant]
-    own = (letter.lower(), f"bold {colour}") if bar.is_retraining else (letter, f"black on {colour}")
+    shared = "".join(letters[m] for m in (bar.tenant, *bar.others))
+    own = (letter.lower(), f"bold {colour}") if bar.is_retraining else (shared, f"black on {colour}")
     ready = min(max(bar.serve_step, bar.create_step), bar.end_step)
     return (
         _Phase(bar, WARMING, colour, "", scale.overlaps(bar.create_step, ready)),

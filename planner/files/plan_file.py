@@ -128,6 +128,7 @@ class _File(StrictModel):
     overhead_from: dict[str, object] | None = None
     assumed: list[dict[str, object]] | None = None
     plan_from_step: int | None = None
+    partitions: list[dict[str, object]] | None = None
     in_time: dict[str, object] | None = None
     explain: dict[str, object] | None = None
 
