@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypedDict
 
@@ -213,6 +213,17 @@ def _bursty(ratio: float, dwell_s: float) -> Experiment:
     )
 
 
+def _with_pools(experiment: Experiment) -> Experiment:
+    """What ``migrator`` comes to where plans may let tenants share instances, as rows of the experiment."""
+    changes = {**experiment.changes, "sharing": {"pools": "auto"}}
+    name, label = f"{experiment.name}-pools", "with pools"
+    return replace(experiment, name=name, label=label, policies=("migrator",), changes=changes, joins=experiment.name)
+
+
+def _and_with_pools(*experiments: Experiment) -> tuple[Experiment, ...]:
+    return tuple(one for experiment in experiments for one in (experiment, _with_pools(experiment)))
+
+
 def _foreseen(name: str, label: str, policies: tuple[str, ...], **planner: object) -> Experiment:
     changes = {"planner": {**AT_ONCE["planner"], **planner}}
     return Experiment(name, label, policies, FOUR, changes=changes)
@@ -279,12 +290,14 @@ SECTIONS = (
         "What the last retraining of a run is worth was put right after `migrator` had come out badly on W1 and W2 "
         "here, by 4.0 and 2.6 points; all policies count it.",
         (
-            Experiment(
-                "headline",
-                "free to skip, compound drift",
-                HEADLINE,
-                windows=None,
-                changes=AS_SHIPPED,
+            *_and_with_pools(
+                Experiment(
+                    "headline",
+                    "free to skip, compound drift",
+                    HEADLINE,
+                    windows=None,
+                    changes=AS_SHIPPED,
+                )
             ),
             Experiment(
                 "headline-apart",
@@ -314,8 +327,8 @@ SECTIONS = (
         "either so long on average, by the toss of a coin a second; tenants toss coins of their own. *As recorded*: "
         "each request of the Azure trace, or of the Twitter counts, comes as often as the load asks, in its second. "
         "Of five requests a second that makes bursts which no service of hundreds a second would see. A partition "
-        "cannot lend a slice for some seconds, turns can.",
-        (
+        "cannot lend a slice for some seconds, turns and pools can.",
+        _and_with_pools(
             *(_bursty(ratio, dwell_s) for ratio in (2.0, 4.0, 8.0) for dwell_s in (2.0, 10.0, 60.0)),
             Experiment("replayed", "Azure as recorded", BURSTY, FOUR, changes=AS_SHIPPED, is_replayed=True),
             Experiment(
@@ -327,6 +340,23 @@ SECTIONS = (
                 n_segments=7,
                 stride_s=4 * SEVEN_HOURS_S,
                 is_replayed=True,
+            ),
+        ),
+        is_appendix=False,
+    ),
+    Section(
+        "twenty",
+        "Twenty tenants on one GPU",
+        "`configs/twenty.yaml`: seventeen light tenants and three heavier ones at load 0.5, more than a GPU has slices, "
+        "so that whoever gives each an instance of its own has no plan. Four windows, in the terms of the first table.",
+        (
+            Experiment(
+                "twenty",
+                "twenty tenants",
+                ("migrator", "whole", *TURN_COSTS_PCT),
+                ("twenty",),
+                windows=4,
+                changes=AS_SHIPPED,
             ),
         ),
         is_appendix=False,

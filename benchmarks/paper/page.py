@@ -263,6 +263,12 @@ class Figures:
         found = ahead_of_ours(self.rows[name], of)
         return {policy: interval(found[policy], BLOCK[of]) for policy in policies if policy in found}
 
+    def lead_over(self, name: str, policy: str, other: str) -> tuple[Interval, Interval, pd.Series[float]]:
+        """How far a policy is ahead of another, over windows and over workloads; and by workload."""
+        found = ahead_of_ours(self.rows[name], "windows")
+        ahead = found[policy] if other == OURS else found[policy] - found[other]
+        return interval(ahead, BLOCK["windows"]), over_workloads(ahead), ahead.mean()
+
     def leads_over_workloads(self, name: str, of: str) -> dict[str, Interval]:
         """The same of each policy, with intervals from how far workloads are apart."""
         return {policy: over_workloads(ahead) for policy, ahead in ahead_of_ours(self.rows[name], of).items()}
