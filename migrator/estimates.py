@@ -74,12 +74,13 @@ def service_factors(errors: EstimatesConfig, seed: int, gpu: GpuModel, model: st
 
 
 def as_profiled(errors: EstimatesConfig, seed: int, gpu: GpuModel, tenant: Tenant) -> Tenant:
-    """The tenant with the operating points that planning takes its own for; without errors the tenant itself."""
+    """The tenant with the points and rows that planning takes its own for; without errors the tenant itself."""
     factors = service_factors(errors, seed, gpu, tenant.model)
     if not factors:
         return tenant
     points = {name: point.stretched(factors[name]) for name, point in tenant.operating_points.items()}
-    return replace(tenant, operating_points=points)
+    rows = tuple(row.stretched(factors[row.profile]) for row in tenant.rows)
+    return replace(tenant, operating_points=points, rows=rows)
 
 
 def profiling_times_s(errors: EstimatesConfig, gpu: GpuModel, tenant: Tenant) -> Mapping[str, float]:

@@ -26,7 +26,7 @@ from migrator.extras import lacking
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from workloads.errors import TraceError, UnmetSloError, WorkloadError
-from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points
+from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points, servable_rows
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
 from workloads.tenants import Drift, Tenant, WindowAccuracy, WorkerStart, retraining_times_s, worker_start
 from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
@@ -161,6 +161,8 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
         n_retraining_windows=None if entry.retraining is None else entry.retraining.windows,
         measured_retraining=frozenset(profiles.training_rps(gpu.name, entry.model)),
         drift=Drift(config.retraining.drift),
+        rows=servable_rows(profiles, gpu.name, entry.model, entry.batch, entry.processes, entry.max_batch),
+        alone=entry.alone,
         **_decisions(config.retraining, entry.retraining, training_s),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -17,7 +17,7 @@ import numpy as np
 from executor.mig import GpuModel
 from workloads.errors import ProfileTableError, WorkloadError
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.profiles.table import ServiceProfiles
+from workloads.profiles.table import ServiceProfiles, ServiceRow
 from workloads.training import FULL, TrainingOption
 
 _ANY_MODEL = "*"
@@ -178,6 +178,8 @@ class Tenant:
         checkpoints: Of every option: parts that are done, and their gains as a share of the option's own.
         checkpoint_s: Seconds by which each checkpoint makes a retraining longer.
         swap_s: Seconds for which its servers pause to take over a checkpoint's weights.
+        rows: What was measured of its model, batches and processes, from which a pool's points are chosen.
+        alone: Whether it shares no instance.
 
     Raises:
         WorkloadError: Naming the tenant, the key, the value and what is allowed.
@@ -202,6 +204,8 @@ class Tenant:
     checkpoints: tuple[tuple[float, float], ...] = ()
     checkpoint_s: float = 0.0
     swap_s: float = 0.0
+    rows: tuple[ServiceRow, ...] = field(default=(), repr=False)
+    alone: bool = False
 
     def __post_init__(self) -> None:
         for attribute in ("operating_points", "retraining_time_s"):

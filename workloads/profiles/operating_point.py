@@ -88,7 +88,39 @@ def operating_points(
     for row in meeting:
         if row.profile not in best or _preference(row) > _preference(best[row.profile]):
             best[row.profile] = row
-    return MappingProxyType({name: _point(profiles, row) for name, row in best.items()})
+    return MappingProxyType({name: point_of(row, profiles.of(gpu, model)) for name, row in best.items()})
+
+
+def servable_rows(
+    profiles: ServiceProfiles,
+    gpu: str,
+    model: str,
+    batch: Chosen = "auto",
+    processes: Chosen = "auto",
+    max_batch: int | None = None,
+) -> tuple[ServiceRow, ...]:
+    """The rows among which a point is chosen, whatever the SLO, with what the table says of their memory.
+
+    Raises:
+        ProfileTableError: As :func:`operating_points`.
+    """
+    chosen = {row.key for row in _chosen_rows(profiles, gpu, model, batch, processes, max_batch)}
+    return tuple(row for row in profiles.with_memory(gpu, model) if row.key in chosen)
+
+
+def point_of(row: ServiceRow, rows: Iterable[ServiceRow]) -> OperatingPoint:
+    """How the row serves its model; ``rows`` are the model's, with what was measured of smaller batches."""
+    up_to_it = sorted(
+        (
+            other
+            for other in rows
+            if (other.profile, other.processes) == (row.profile, row.processes) and other.batch <= row.batch
+        ),
+        key=lambda other: other.batch,
+    )
+    curve = LatencyCurve(tuple(r.batch for r in up_to_it), tuple(r.latency_s for r in up_to_it))
+    derived = " and ".join(dict.fromkeys(r.derived for r in up_to_it if r.derived))
+    return OperatingPoint(row.profile, row.batch, row.processes, row.throughput_rps, row.latency_s, curve, derived)
 
 
 def highest_capability_rps(gpu: GpuModel, points: Iterable[OperatingPoint]) -> float:
@@ -127,20 +159,6 @@ def _chosen_rows(
             f"it has batches {batches} and processes {counts}, not every pair of them"
         )
     return found
-
-
-def _point(profiles: ServiceProfiles, row: ServiceRow) -> OperatingPoint:
-    up_to_it = sorted(
-        (
-            other
-            for other in profiles.of(row.gpu, row.model)
-            if other.profile == row.profile and other.processes == row.processes and other.batch <= row.batch
-        ),
-        key=lambda other: other.batch,
-    )
-    curve = LatencyCurve(tuple(r.batch for r in up_to_it), tuple(r.latency_s for r in up_to_it))
-    derived = " and ".join(dict.fromkeys(r.derived for r in up_to_it if r.derived))
-    return OperatingPoint(row.profile, row.batch, row.processes, row.throughput_rps, row.latency_s, curve, derived)
 
 
 def _unmet(profiles: ServiceProfiles, fastest: ServiceRow, latency_s: float, slo_s: float) -> str:

@@ -16,6 +16,10 @@ Columns of ``OPTIONAL``, which may be left out, and whose cells may be empty:
 * ``library_s``, ``model_s``, ``slowdown_per_other``: how long a worker takes from being asked for until it could
   serve, alone: loading libraries, then all else; and the share of both that each other start at the same time adds.
   All three in one row of a model.
+* ``weights_mib``, ``training_mib``: memory of a model's weights in one process, and of its training state beyond a
+  worker that serves; each in one row of a model. ``context_mib``: what a process takes beside weights and batches
+  (CUDA's context, libraries); in one row of a model and profile.
+* ``batch_mib``: what the row's batches take at work, one in each of its processes, all together.
 
 A combination without a row was not measured, or did not run: nothing is placed there.
 
@@ -62,7 +66,8 @@ from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
 _START = ("library_s", "model_s", "slowdown_per_other")
-OPTIONAL = ("derived", "training_rps", *_START)
+_MEMORY = ("weights_mib", "context_mib", "batch_mib", "training_mib")
+OPTIONAL = ("derived", "training_rps", *_START, *_MEMORY)
 
 GFLOPS = {"vit-b-16": 17.56, "convnext-base": 15.36}
 """Work of one inference at 224×224. Source: MIGRator's paper, Table 3."""
@@ -130,6 +135,10 @@ class ServiceRow:
         derived: From what it was computed; empty where it was measured.
         training_rps: New samples a second of a retraining on the profile, > 0; ``None`` where another row has it.
         start: Of the model's workers; ``None`` where another row has it.
+        weights_mib: The model's weights in one process, > 0; ``None`` where another row has it, or it is not known.
+        context_mib: What else a process on the profile takes before it serves, ≥ 0; likewise.
+        batch_mib: The row's batches at work, one a process, ≥ 0; ``None`` where it is not known.
+        training_mib: What training takes beyond a worker that serves, ≥ 0; as ``weights_mib``.
     """
 
     source: str
@@ -143,6 +152,10 @@ class ServiceRow:
     derived: str = ""
     training_rps: float | None = None
     start: MeasuredStart | None = None
+    weights_mib: float | None = None
+    context_mib: float | None = None
+    batch_mib: float | None = None
+    training_mib: float | None = None
 
     def stretched(self, factor: float) -> ServiceRow:
         """The row if every batch took ``factor`` > 0 times as long."""
@@ -222,6 +235,21 @@ class ServiceProfiles:
         """
         return {row.profile: row.training_rps for row in self.of(gpu, model) if row.training_rps is not None}
 
+    def with_memory(self, gpu: str, model: str) -> tuple[ServiceRow, ...]:
+        """The rows of :meth:`of`, each with what any of them says of memory on its profile.
+
+        Raises:
+            ProfileTableError: As :meth:`of`.
+        """
+        rows = self.of(gpu, model)
+        weights_mib = next((row.weights_mib for row in rows if row.weights_mib is not None), None)
+        training_mib = next((row.training_mib for row in rows if row.training_mib is not None), None)
+        contexts_mib = {row.profile: row.context_mib for row in rows if row.context_mib is not None}
+        return tuple(
+            replace(row, weights_mib=weights_mib, context_mib=contexts_mib.get(row.profile), training_mib=training_mib)
+            for row in rows
+        )
+
     def start(self, gpu: str, model: str) -> tuple[MeasuredStart, str] | None:
         """How long workers of the model take to start, and who measured it; ``None`` where nobody did.
 
@@ -277,8 +305,9 @@ def text_of(rows: Sequence[ServiceRow]) -> str:
         start = ("", "", "") if row.start is None else map(_digits, astuple(row.start))
         training = "" if row.training_rps is None else _digits(row.training_rps)
         figures = (_digits(row.latency_s * 1000), _digits(row.throughput_rps))
+        memory = ["" if mib is None else _digits(mib) for mib in (getattr(row, column) for column in _MEMORY)]
         key = (row.source, row.gpu, row.model, row.profile, row.batch, row.processes)
-        writer.writerow((*key, *figures, row.derived, training, *start))
+        writer.writerow((*key, *figures, row.derived, training, *start, *memory))
     return text.getvalue()
 
 
@@ -334,6 +363,8 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
         derived=cells.get("derived", ""),
         training_rps=_positive(where, "training_rps", cells["training_rps"]) if cells.get("training_rps") else None,
         start=_start(where, cells),
+        weights_mib=_positive(where, "weights_mib", cells["weights_mib"]) if cells.get("weights_mib") else None,
+        **{column: _figure(where, column, cells[column], 0.0) for column in _MEMORY[1:] if cells.get(column)},
     )
 
 
@@ -353,6 +384,12 @@ def _once(row: ServiceRow) -> Iterator[tuple[tuple[object, ...], str]]:
         yield ("training", *row.key[:3]), f"training_rps of {row.model} on {row.gpu} {row.profile}"
     if row.start is not None:
         yield ("start", *row.key[:2]), f"{_START[0]} of {row.model} on {row.gpu}"
+    if row.weights_mib is not None:
+        yield ("weights", *row.key[:2]), f"weights_mib of {row.model} on {row.gpu}"
+    if row.context_mib is not None:
+        yield ("context", *row.key[:3]), f"context_mib of {row.model} on {row.gpu} {row.profile}"
+    if row.training_mib is not None:
+        yield ("memory of training", *row.key[:2]), f"training_mib of {row.model} on {row.gpu}"
 
 
 def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[tuple[float, str]]:

@@ -404,11 +404,15 @@ def test_no_shipped_row_is_doubtful() -> None:
 
 
 MEASURED = ("", "250", "0.4", "0.6", "0.1")
-"""Cells of the optional columns."""
+"""Cells of the first optional columns; the last ones are of memory."""
+
+MEMORY = ("330.2", "1360", "12.5", "0")
 
 
 def with_optional(*rows: tuple[str, ...]) -> str:
-    return "\n".join([",".join((*COLUMNS, *OPTIONAL)), *(",".join(row) for row in rows)]) + "\n"
+    header = (*COLUMNS, *OPTIONAL)
+    lines = [",".join((*row, *[""] * (len(header) - len(row)))) for row in rows]
+    return "\n".join([",".join(header), *lines]) + "\n"
 
 
 def another(batch: str) -> tuple[str, ...]:
@@ -421,6 +425,13 @@ def test_a_measured_pace_of_retraining_and_start_stand_in_one_row() -> None:
     assert table.start("a30-24gb", "vit") == (MeasuredStart(0.4, 0.6, 0.1), "mine")
 
 
+def test_memory_stands_in_one_row_of_a_model_but_that_of_batches() -> None:
+    text = with_optional((*GOOD, *MEASURED, *MEMORY), (*another("4"), "", "", "", "", "", "", "", "40", ""))
+    first, second = parse_profiles("mine", text).rows
+    told = [(row.weights_mib, row.context_mib, row.batch_mib, row.training_mib) for row in (first, second)]
+    assert told == [(330.2, 1360.0, 12.5, 0.0), (None, None, 40.0, None)]
+
+
 def test_a_table_without_them_has_neither() -> None:
     table = parse_profiles("mine", f"{HEADER}\n{','.join(GOOD)}\n")
     assert (table.training_rps("a30-24gb", "vit"), table.start("a30-24gb", "vit")) == ({}, None)
@@ -429,6 +440,10 @@ def test_a_table_without_them_has_neither() -> None:
 BAD_MEASURED = {
     "a pace of nothing": ((*GOOD, "", "0", "", "", ""), "line 2: training_rps is '0'; a number from 1e-06"),
     "half a start": ((*GOOD, "", "", "1", "", ""), "line 2: library_s without the rest"),
+    "no weights at all": ((*GOOD, *[""] * 5, "0", "", "", ""), "line 2: weights_mib is '0'; a number from 1e-06 to"),
+    "a context below": ((*GOOD, *[""] * 5, "", "-1", "", ""), "line 2: context_mib is '-1'; a number from 0 to"),
+    "a batch of none": ((*GOOD, *[""] * 5, "", "", "nan", ""), "line 2: batch_mib is 'nan'; a number from 0 to"),
+    "training in words": ((*GOOD, *[""] * 5, "", "", "", "2 GiB"), "line 2: training_mib is '2 GiB'; a number"),
     "a start before it": ((*GOOD, "", "", "1", "-1", "0"), "line 2: model_s is '-1'; a number from 0 to"),
 }
 
@@ -441,11 +456,18 @@ def test_what_is_measured_of_a_model_is_checked(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "what"), [(("", "9", "", "", ""), "training_rps"), (("", "", "1", "1", "1"), "library_s")]
+    ("cells", "what"),
+    [
+        (("", "9", "", "", ""), "training_rps"),
+        (("", "", "1", "1", "1"), "library_s"),
+        (("", "", "", "", "", "5"), "weights_mib"),
+        (("", "", "", "", "", "", "5"), "context_mib"),
+        (("", "", "", "", "", "", "", "", "5"), "training_mib"),
+    ],
 )
 def test_what_holds_for_several_rows_is_told_once(cells: tuple[str, ...], what: str) -> None:
     with pytest.raises(ProfileTableError, match=f"line 3: {what} of vit on a30-24gb.* stands in line 2 already"):
-        parse_profiles("mine", with_optional((*GOOD, *MEASURED), (*another("4"), *cells)))
+        parse_profiles("mine", with_optional((*GOOD, *MEASURED, *MEMORY), (*another("4"), *cells)))
 
 
 def test_a_column_twice_is_refused() -> None:
@@ -454,5 +476,5 @@ def test_a_column_twice_is_refused() -> None:
 
 
 def test_what_is_written_reads_the_same() -> None:
-    rows = parse_profiles("mine", with_optional((*GOOD, *MEASURED), (*another("4"), "guessed", "", "", "", ""))).rows
+    rows = parse_profiles("mine", with_optional((*GOOD, *MEASURED, *MEMORY), (*another("4"), "guessed"))).rows
     assert parse_profiles("again", text_of(rows)).rows == rows
