@@ -26,7 +26,7 @@ def init_command(
     example: Annotated[
         str,
         typer.Argument(
-            help="quickstart, w1 to w16 (the paper's), live-cpu, live-gpu, my-traces, or problem (a problem file)."
+            help="quickstart, twenty, w1 to w16 (the paper's), live-cpu, live-gpu, my-traces, or problem (a file)."
         ),
     ] = "quickstart",
     folder: Annotated[Path, typer.Argument(callback=nameable, help="Where to; made if it is not there.")] = Path(),

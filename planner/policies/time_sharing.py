@@ -34,6 +34,9 @@ MOST_TRIES = 5000
 five, six two. A way with checkpoints counts as often as it has parts. So many are tried for the best longest turn, and
 as many to find it."""
 
+MOST_SEARCHED = 7
+"""Retrainings whose order and pace are searched: a window of so many has 128 states of what is done."""
+
 MOST_PATHS = 32
 """Ways in which the window may go that count; of more, so many evenly spaced ones."""
 
@@ -57,7 +60,9 @@ class TimeSharing(TurnPolicy):
     each by its mean rates in fortieths of the window. With the salvage of the models at the window's end, the best
     course is found exactly, for paces with which retrainings end at such fortieths: a longest path over (retrainings
     done, and how; time). Of several ways to do a retraining the course takes one; where the tenants have very many,
-    some that are nearest to others are passed over (``MOST_TRIES``). A required retraining is left out only where no
+    some that are nearest to others are passed over (``MOST_TRIES``). Of more than seven retrainings those are searched
+    that gain most for a second of work, salvage included; the others that are required or gain anything follow them in
+    that order, in the gaps. A required retraining is left out only where no
     course has them all; then it is done in the gaps, in the way of the least work.
     Kind to it: a turn costs nothing but ``turn_cost``, trainers stand ready while they wait, and a new model's weights
     take no time to load.
@@ -88,12 +93,22 @@ class TimeSharing(TurnPolicy):
         Where there are very many ways to retrain, the longest turn is the one that is best with few of them.
         """
         choices = list(self._choices(tenants))
+        rest = _ranked(tenants, window_s)[MOST_SEARCHED:]
+        later = {index for index, _, _ in rest}
+        searched = [replace(one, retraining=None) if n in later else one for n, one in enumerate(tenants)]
+        fluid = self._best(searched, choices, window_s)
+        return fluid.followed_by(tenants, rest, window_s) if rest else fluid.course
+
+    def _best(
+        self, tenants: Sequence[TurnTenant], choices: Sequence[tuple[tuple[int, ...], float]], window_s: float
+    ) -> _Fluid:
+        """The window with the best of these choices."""
         all_ways = [tenant.options for tenant in tenants]
         few, many = _thinned(all_ways, MOST_TRIES // len(choices)), _thinned(all_ways, MOST_TRIES)
         longer = 1.0 + self.turn_cost
         fluids = [_Fluid(tenants, few, limits, longest_s, window_s, longer) for limits, longest_s in choices]
         best = max(range(len(fluids)), key=lambda place: fluids[place].value)
-        return fluids[best].course if few == many else _Fluid(tenants, many, *choices[best], window_s, longer).course
+        return fluids[best] if few == many else _Fluid(tenants, many, *choices[best], window_s, longer)
 
     def _choices(self, tenants: Sequence[TurnTenant]) -> Iterator[tuple[tuple[int, ...], float]]:
         """The longest training steps that come into question, with the batch limits beside which they leave SLOs."""
@@ -176,6 +191,22 @@ class _Fluid:
         self.value = self._solve()
         retrainings = tuple(self._retrainings(window_s))
         self.course = Course(limits, retrainings, self._worth(retrainings))
+        self._longest_s = longest_s
+
+    def followed_by(
+        self, tenants: Sequence[TurnTenant], rest: Sequence[tuple[int, TurnOption, float]], window_s: float
+    ) -> Course:
+        """The course, and then these retrainings of other tenants in the gaps, those that are required or gain."""
+        retrainings = list(self.course.retrainings)
+        for index, option, gain in rest:
+            retraining = tenants[index].retraining
+            assert retraining is not None  # it has an option
+            if gain <= 0 and not retraining.is_required:
+                continue
+            paced = in_steps(index, retraining, option, self._longest_s, self._longer)
+            none = np.empty(0, np.int64), np.empty(0)
+            retrainings += [replace(own, due_s=window_s) for own in _Job(0, 0, paced, *none).in_phases]
+        return Course(self.course.limits, tuple(retrainings), self._worth(retrainings))
 
     def _job(self, place: int, way: int, paced: PacedRetraining) -> _Job:
         """The retraining in one of its ways, at all paces at which it has time."""
@@ -421,6 +452,25 @@ def _let_be_next(number: int, n_parts: Int64s, during: Floats, after: Floats, be
             if found > best[part] + 1e-6:
                 best[part] = found
                 choice[part, 0], choice[part, 1] = number, n_parts[length]
+
+
+def _ranked(tenants: Sequence[TurnTenant], window_s: float) -> list[tuple[int, TurnOption, float]]:
+    """Tenants with a retraining, its best way, and what that gains for a second of work: who gains most comes first.
+
+    A gain counts as if it held for the whole window, and with salvage beyond it. Ties stand in the tenants' order.
+    """
+    found = []
+    for index, tenant in enumerate(tenants):
+        request_worth = tenant.weight * tenant.rate_rps * window_s
+        gains = [
+            (request_worth * (option.accuracy_after - tenant.accuracy_before) + option.salvage - tenant.salvage)
+            / option.work_s
+            for option in tenant.options
+        ]
+        if gains:
+            best = gains.index(max(gains))
+            found.append((index, tenant.options[best], gains[best]))
+    return sorted(found, key=lambda one: -one[2])
 
 
 def _thinned(ways: Sequence[tuple[TurnOption, ...]], most_tries: int) -> list[list[TurnOption]]:

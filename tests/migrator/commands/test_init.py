@@ -13,6 +13,7 @@ from migrator.commands.init import examples
 from migrator.config import read_config
 from migrator.inputs import assemble
 from planner.files.problem_file import read_problem
+from workloads.profiles.pool_points import JointPoints
 
 Call = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -23,7 +24,19 @@ def test_there_is_an_example_for_each_config_of_the_repository() -> None:
 
 
 def test_examples_stand_in_the_order_of_their_numbers() -> None:
-    assert list(examples())[:3] == ["quickstart", "w1", "w2"]
+    assert list(examples())[:4] == ["quickstart", "twenty", "w1", "w2"]
+
+
+def test_twenty_is_more_than_a_gpu_has_instances_for(call: Call) -> None:
+    assert call("init", "twenty")[0] == 0
+    setting, _ = assemble(read_config(Path("twenty.yaml")), "twenty.yaml")
+    names = {tenant.name for tenant in setting.tenants}
+    found = JointPoints(setting.gpu, setting.known_tenants, setting.config.sharing.turn_cost).of(list(names))
+    assert (len(names), setting.config.sharing.pools, setting.config.load) == (20, "auto", 0.5)
+    assert (found.infeasible, "7g.80gb" in found.points) == (None, True)
+    assert "bert-large" not in {tenant.model for tenant in setting.tenants}
+    code, _, err = call("run", "twenty.yaml", "--set", "sharing.pools=off", "--out", "runs/twenty-off")
+    assert (code, "tenants: 20 given" in err, Path("runs").exists()) == (3, True, False)
 
 
 def test_a_live_example_comes_with_its_service_profiles(call: Call) -> None:
@@ -73,7 +86,7 @@ def test_a_folder_that_cannot_be_made_is_told(call: Call, folder: str) -> None:
 
 def test_an_unknown_example_is_told_with_those_there_are(call: Call) -> None:
     code, _, err = call("init", "w17")
-    assert (code, "no example 'w17'; there are quickstart, w1, " in err) == (2, True)
+    assert (code, "no example 'w17'; there are quickstart, twenty, w1, " in err) == (2, True)
 
 
 # ---- docs ----

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from planner.arrays import Floats
 from planner.policies.registry import policy_of
-from planner.policies.time_sharing import MARGIN_S, MOST_PATHS, N_PARTS, TimeSharing
+from planner.policies.time_sharing import MARGIN_S, MOST_PATHS, MOST_SEARCHED, N_PARTS, TimeSharing
 from planner.policies.turns import Course, TurnOption, TurnRetraining, TurnTenant
 
 WINDOW_S = 41.0  # a part is a second
@@ -286,6 +286,45 @@ def test_of_very_many_ways_some_are_passed_over_but_never_all() -> None:
     many = [TurnOption(f"way{k}", 10.0 - k / 4, 0.9 - k / 100) for k in range(20)]
     course = FREE.course([tenant(10.0 + k, retraining=retraining(*many)) for k in range(3)], WINDOW_S)
     assert sorted(one.tenant_index for one in course.retrainings) == [0, 1, 2]
+
+
+def many(n_tenants: int) -> list[TurnTenant]:
+    """Each gains a little more for a second of work than the one before."""
+    ways = [retraining(full(2.0, 0.6 + 0.01 * place), required=False) for place in range(n_tenants)]
+    return [tenant(1.0, retraining=way) for way in ways]
+
+
+def test_of_many_retrainings_those_are_searched_that_gain_most_and_the_others_follow() -> None:
+    window = many(20)
+    course = FREE.course(window, WINDOW_S)
+    paced = [one.tenant_index for one in course.retrainings if one.pace > 0]
+    later = [one for one in course.retrainings if one.pace == 0]
+    assert sorted(paced) == list(range(20 - MOST_SEARCHED, 20))
+    assert [one.tenant_index for one in course.retrainings] == [*paced, *range(12, -1, -1)]
+    assert {(one.due_s, one.work_s) for one in later} == {(WINDOW_S, 2.0)}
+    assert [len(worths) for worths in course.worth] == [2] * 20
+
+
+def test_of_those_that_are_not_searched_one_that_gains_nothing_is_done_only_if_it_must() -> None:
+    window = [
+        *many(MOST_SEARCHED),
+        tenant(1.0, before=0.8, retraining=retraining(full(2.0, 0.5), required=False)),
+        tenant(1.0, before=0.8, retraining=retraining(full(2.0, 0.4), required=True)),
+    ]
+    course = FREE.course(window, WINDOW_S)
+    assert [one.tenant_index for one in course.retrainings][MOST_SEARCHED:] == [MOST_SEARCHED + 1]
+    assert [len(worths) for worths in course.worth] == [*[2] * MOST_SEARCHED, 1, 2]
+
+
+def test_what_is_not_searched_has_its_checkpoints_in_the_gaps() -> None:
+    stepwise = TurnOption("full", 2.0, 0.55, 0.0, ((0.5, 0.52),))
+    window = [*many(MOST_SEARCHED), tenant(1.0, retraining=retraining(stepwise, required=False))]
+    last = [one for one in FREE.course(window, WINDOW_S).retrainings if one.tenant_index == MOST_SEARCHED]
+    assert [(one.work_s, one.checkpoint, one.pace) for one in last] == [(1.0, 0.5, 0.0), (1.0, None, 0.0)]
+
+
+def test_up_to_so_many_retrainings_all_are_searched() -> None:
+    assert all(one.pace > 0 for one in FREE.course(many(MOST_SEARCHED), WINDOW_S).retrainings)
 
 
 def test_nothing_is_settled_of_a_window_that_ends_before_trainers_stand() -> None:
