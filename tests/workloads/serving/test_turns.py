@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import turns_cases
 import turns_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -333,6 +334,10 @@ def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has() -> None:
     requests = [requests_of(name, 0.5, times_s, 0) for name in "ab"]
     served = [BatchServing(LatencyCurve((1,), (0.003,)), 2)] * 2
     assert assert_as_the_oracle(requests, served, (), (), ServiceJitter(3, 0.5)) > 2 * JITTER_BLOCK
+
+
+def test_turns_are_to_the_last_bit_what_they_were_before_pools() -> None:
+    assert [turns_cases.figures(seed) for seed in turns_cases.SEEDS] == turns_cases.as_was()
 
 
 # --- properties
