@@ -1,7 +1,8 @@
 """Turns of a whole GPU as the kernel for one lane took them, before pools: ``serving/turns_as_was.jsonl``.
 
 ``python tests/workloads/turns_cases.py`` compares the file with the code and exits with 1 where they differ;
-``--write`` writes it. A line is a seed's: a digest of everything to the last bit, and some numbers to see what has changed.
+``--write`` writes it. A line is a seed's: a digest of everything to the last bit, and some numbers that tell what has
+changed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if __name__ == "__main__":
 from serving_cases import COLUMNS, INF, random_curve  # noqa: E402
 
 from workloads.profiles.latency import LatencyCurve  # noqa: E402
-from workloads.serving.requests import AccuracyTimeline, Requests, requests_of  # noqa: E402
-from workloads.serving.turns import BatchServing, Piece, TrainingJob, TurnsState, advance  # noqa: E402
+from workloads.serving.pool import Lane, Piece, PoolState, TrainingJob, advance  # noqa: E402
+from workloads.serving.requests import AccuracyTimeline, Requests, Server, requests_of  # noqa: E402
 from workloads.traffic.luck import ServiceJitter  # noqa: E402
 
 AS_WAS = Path(__file__).parent / "serving" / "turns_as_was.jsonl"
@@ -94,19 +95,21 @@ def turns_case(seed: int) -> Case:
     )
 
 
-def pieces_of(case: Case) -> list[tuple[TurnsState, Piece]]:
+def pieces_of(case: Case) -> list[tuple[PoolState, Piece]]:
     """All pieces; where a retraining ends, the next piece begins."""
-    servings = [BatchServing(*one) for one in zip(case.curves, case.limits, case.worths, strict=True)]
-    state, found = replace(TurnsState.at_start(len(case.requests)), jobs=tuple(case.jobs)), []
+    served = zip(case.requests, case.curves, case.limits, strict=True)
+    gpu = Lane("gpu", tuple(Server(own.tenant, "gpu", 0.0, INF, curve, limit) for own, curve, limit in served))
+    state, found = replace(PoolState.at_start(len(case.requests), others=["gpu"]), jobs=tuple(case.jobs)), []
     for until_s in (*case.edges_s, INF):
         while state.now_s < until_s:
             state, piece = advance(
                 case.requests,
                 state,
-                servings,
+                [gpu],
                 case.accuracies,
                 until_s,
                 case.jitter,
+                worths=case.worths,
                 trains_in_slack=case.trains_in_slack,
                 turn_cost=case.turn_cost,
             )
@@ -114,11 +117,12 @@ def pieces_of(case: Case) -> list[tuple[TurnsState, Piece]]:
     return found
 
 
-def _hand_over(state: TurnsState) -> Sequence[Any]:
+def _hand_over(state: PoolState) -> Sequence[Any]:
     """What the next piece is told."""
-    busy_until_s = max(state.busy_until_s, state.now_s)
+    busy_until_s = state.busy_until.get("gpu", state.now_s)
     jobs = [(job.tenant_index, job.window, job.left_s, job.has_begun) for job in state.jobs]
-    return [state.heads, state.n_batches, jobs, state.now_s, busy_until_s, state.holder]
+    heads, n_batches = (tuple(getattr(own, name) for own in state.queues) for name in ("head", "n_batches"))
+    return [heads, n_batches, jobs, state.now_s, busy_until_s, state.holders["gpu"]]
 
 
 def figures(seed: int) -> Mapping[str, Any]:
@@ -141,7 +145,7 @@ def figures(seed: int) -> Mapping[str, Any]:
         "batches": [
             int(sum((piece.batches.tenant_index == i).sum() for _, piece in pieces)) for i in range(len(by_tenant))
         ],
-        "trained_s": [round(state.busy_until_s, 6) for state, piece in pieces if piece.finished is not None],
+        "trained_s": [round(piece.finished_s, 6) for _, piece in pieces if piece.finished is not None],
     }
 
 
