@@ -207,10 +207,10 @@ def plan_rest(
 def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
     """What is left of a plan at ``step`` of its own, by what stands and comes now; ``None`` if it breaks a rule."""
     state = rest.physical_initial or PhysicalState()
-    ready = {(item.placement, item.tenant): item.serve_step for item in state.held}
+    ready = {(item.placement, item.members): item.serve_step for item in state.held}
     left = remaining_plan(plan, step)
     lifetimes = tuple(
-        replace(item, serve_step=min(item.end_step, ready.get((item.placement, item.owner.tenant), item.serve_step)))
+        replace(item, serve_step=min(item.end_step, ready.get((item.placement, item.owner.members), item.serve_step)))
         if item.is_inference and item.create_step == 0
         else item
         for item in left.lifetimes
@@ -244,7 +244,7 @@ def _rest(
     """What is left of a window's problem from ``step`` of its plan on, as :func:`plan_rest` has it."""
     rest = remaining_problem(planned.problem, planned.plan, step)
     left = rest.physical_initial or PhysicalState()
-    is_served = {item.tenant for item in standing.held} == set(rest.tenant_names)
+    is_served = {name for item in standing.held for name in item.members} == set(rest.tenant_names)
     epoch_step = max(left.next_epoch_step, standing.next_epoch_step) if is_served else standing.next_epoch_step
     rest = replace(
         rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
@@ -408,7 +408,7 @@ def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
     """The plan that changes nothing: what a failed solve, or a plan that breaks a rule, leaves in force."""
     state = problem.physical_initial or PhysicalState()
     lifetimes = tuple(
-        Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE), 0, item.serve_step, problem.n_steps)
+        Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE, item.others), 0, item.serve_step, problem.n_steps)
         for item in state.held
     )
     return MigPlan(
