@@ -1,21 +1,24 @@
-"""Requests a second that the simulation of requests gets through, with pull and with push dispatch.
+"""Requests a second that the simulation of requests gets through, with pull and push dispatch, and in a pool.
 
 Run with ``python -m benchmarks.speed.serving``. Target: 2 million requests a second on one core while servers come and
 go.
 
 A case is one tenant's 200 s. Its servers join and end: every 20 s another one is replaced by its like, which is ready
 a second later. A run advances in pieces of at most 5 s, shorter where its layout changes; 200 s is all in one.
+In a pool two tenants share all servers, which are its lanes; target: 1.5 million.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from workloads.profiles.latency import LatencyCurve
+from workloads.serving import pool
 from workloads.serving.advance import advance
 from workloads.serving.requests import AccuracyTimeline, Dispatch, QueueState, Requests, Server, requests_of
 from workloads.traffic.luck import ServiceJitter
@@ -38,11 +41,11 @@ class Case:
     piece_s: float
     sigma: float = 0.0
 
-    def requests(self) -> Requests:
+    def requests(self, tenant: str = "tenant", seed: int = 0) -> Requests:
         """A window of Poisson arrivals."""
-        generator = np.random.default_rng(0)
+        generator = np.random.default_rng(seed)
         n_arrivals = generator.poisson(self.rate_rps * WINDOW_S)
-        return requests_of("tenant", SLO_S, np.sort(generator.uniform(0, WINDOW_S, n_arrivals)), 0)
+        return requests_of(tenant, SLO_S, np.sort(generator.uniform(0, WINDOW_S, n_arrivals)), 0)
 
     def servers(self) -> list[Server]:
         """``n_servers`` at a time, one of them replaced every ``REPLACED_S``."""
@@ -71,6 +74,14 @@ CASES = (
     Case(3000, 32, 7, WINDOW_S, sigma=0.1),
 )
 PUSH_CASES = tuple(case for case in CASES if case.rate_rps <= 300 or case.batch_limit == 32)
+POOL_CASES = (
+    Case(150, 1, 4, 1.0),
+    Case(150, 1, 4, WINDOW_S),
+    Case(900, 32, 4, 1.0),
+    Case(900, 32, 4, WINDOW_S),
+    Case(900, 32, 4, WINDOW_S, sigma=0.1),
+)
+"""Each of two tenants has the rate."""
 
 
 def seconds_to_simulate(dispatch: Dispatch, case: Case, requests: Requests) -> tuple[float, int]:
@@ -88,25 +99,57 @@ def seconds_to_simulate(dispatch: Dispatch, case: Case, requests: Requests) -> t
     return time.perf_counter() - start_s, n_in_time
 
 
-def first_call_s(dispatch: Dispatch) -> float:
-    """Seconds of the first call, which compiles where nothing is kept from an earlier process."""
+def seconds_in_a_pool(case: Case, requests: Sequence[Requests]) -> tuple[float, int]:
+    """Wall seconds, and the number of requests answered in time, of tenants that share all servers."""
+    known = [
+        pool.Lane(one.server_id, tuple(replace(one, tenant=own.tenant) for own in requests)) for one in case.servers()
+    ]
+    edges = [*np.arange(case.piece_s, WINDOW_S, case.piece_s).tolist(), float("inf")]
+    pieces = [(edge_s, [one for one in known if one.servers[0].ready_s < edge_s]) for edge_s in edges]
+    jitter = ServiceJitter(0, case.sigma) if case.sigma else None
+    state, n_in_time = pool.PoolState.at_start(len(requests)), 0
     start_s = time.perf_counter()
-    advance(requests_of("tenant", SLO_S, np.zeros(1), 0), QueueState(), [], ACCURACY, 0.0, None, dispatch)
+    for edge_s, joined in pieces:
+        lanes = [one for one in joined if one.servers[0].end_s > state.now_s]
+        accuracies = [ACCURACY] * len(requests)
+        state, piece = pool.advance(requests, state, lanes, accuracies, edge_s, jitter, turn_cost=0.05)
+        n_in_time += sum(int(np.count_nonzero(one.in_time)) for one in piece.outcomes)
+    return time.perf_counter() - start_s, n_in_time
+
+
+def first_call_s(dispatch: Dispatch | None) -> float:
+    """Seconds of the first call (None: in a pool), which compiles where nothing is kept from an earlier process."""
+    requests, start_s = requests_of("tenant", SLO_S, np.zeros(1), 0), time.perf_counter()
+    if dispatch is None:
+        pool.advance([requests], pool.PoolState.at_start(1), [], [ACCURACY], 0.0)
+    else:
+        advance(requests, QueueState(), [], ACCURACY, 0.0, None, dispatch)
     return time.perf_counter() - start_s
+
+
+def print_row(case: Case, n_requests: int, runs: Iterable[tuple[float, int]]) -> None:
+    """The best of some runs."""
+    seconds, n_in_time = min(runs)
+    print(f"{case.rate_rps:>5} {case.batch_limit:>6} {case.n_servers:>8} {case.piece_s:>8}", end="")
+    print(f" {case.sigma:>7} {100 * n_in_time / n_requests:>10.1f} {n_requests / seconds / 1e3:>9,.0f}")
 
 
 def main() -> None:
     """Print a table for each kind of dispatch, with the best of ``N_RUNS`` runs a case."""
-    print(f"one tenant × {WINDOW_S:.0f} s; thousands of requests simulated a second")
+    print(f"one tenant, or two in a pool × {WINDOW_S:.0f} s; thousands of requests simulated a second")
+    head = f"{'rps':>5} {'limit':>6} {'servers':>8} {'piece_s':>8} {'jitter':>7} {'in time %':>10} {'compiled':>9}"
     for dispatch, cases in ((Dispatch.PULL, CASES), (Dispatch.PUSH, PUSH_CASES)):
         print(f"{dispatch}: first compiled call {first_call_s(dispatch):.2f} s")
-        print(f"{'rps':>5} {'limit':>6} {'servers':>8} {'piece_s':>8} {'jitter':>7} {'in time %':>10} {'compiled':>9}")
+        print(head)
         for case in cases:
             requests = case.requests()
-            seconds, n_in_time = min(seconds_to_simulate(dispatch, case, requests) for _ in range(N_RUNS))
-            print(f"{case.rate_rps:>5} {case.batch_limit:>6} {case.n_servers:>8} {case.piece_s:>8}", end="")
-            print(f" {case.sigma:>7} {100 * n_in_time / len(requests):>10.1f}", end="")
-            print(f" {len(requests) / seconds / 1e3:>9,.0f}")
+            runs = (seconds_to_simulate(dispatch, case, requests) for _ in range(N_RUNS))
+            print_row(case, len(requests), runs)
+    print(f"pool: first compiled call {first_call_s(None):.2f} s")
+    print(head)
+    for case in POOL_CASES:
+        both = [case.requests(tenant, seed) for seed, tenant in enumerate(("tenant", "other"))]
+        print_row(case, sum(map(len, both)), (seconds_in_a_pool(case, both) for _ in range(N_RUNS)))
 
 
 if __name__ == "__main__":

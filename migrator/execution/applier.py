@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from executor.clock import Clock
 from executor.errors import DriverError, GpuError, GpuLostError, NoGpuError
@@ -29,6 +29,8 @@ from migrator.execution.seams import Failed, Note, Ready, Workers
 from migrator.execution.watch import Watch
 from migrator.log.trouble import Blind
 from planner.problem import Owner, Task
+from workloads.profiles.latency import LatencyCurve
+from workloads.serving.pool import Lane
 from workloads.serving.requests import Server
 from workloads.tenants import Tenant
 
@@ -42,6 +44,31 @@ MAX_STARTS = 3
 
 STAYS_S = 30.0
 """Seconds for which plans do without another attempt at an instance that would not go and serves again."""
+
+
+class MemberPoint(Protocol):
+    """How an instance of a pool serves a member: by turns of as many batches as there are processes."""
+
+    @property
+    def batch(self) -> int:
+        """Most requests that a process takes in a turn."""
+
+    @property
+    def processes(self) -> int:
+        """Processes of the member in the instance."""
+
+    @property
+    def latency(self) -> LatencyCurve:
+        """Seconds of a process's batch, by its size."""
+
+
+JointPoints = Callable[[tuple[str, ...]], Mapping[str, Mapping[str, MemberPoint]]]
+"""How an instance serves a pool of these members, by profile and then by member."""
+
+
+def no_pools(members: tuple[str, ...]) -> Mapping[str, Mapping[str, MemberPoint]]:  # noqa: ARG001
+    """No profile serves a pool."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -64,6 +91,37 @@ class Backend:
 
 
 @dataclass(eq=False)
+class Worker:
+    """All processes of one tenant in an instance in use.
+
+    Attributes:
+        owner: The tenant's task.
+        expected_s: When it is ready if its start takes as long as planned.
+        servers: Those that serve; none until it is ready.
+        is_over: Whether it runs no more: its retraining has ended or failed, or it was given up.
+        has_failed: Whether it died since it was last ready.
+        n_starts: Its starts since it was last ready.
+    """
+
+    owner: Owner
+    expected_s: float
+    servers: tuple[Server, ...] = ()
+    is_over: bool = False
+    has_failed: bool = False
+    n_starts: int = 1
+
+    @property
+    def server_ids(self) -> tuple[str, ...]:
+        """Of those that serve."""
+        return tuple(server.server_id for server in self.servers)
+
+    @property
+    def stands(self) -> bool:
+        """Whether there is one, idle ones too: not after a failure after which it was not started again."""
+        return not (self.has_failed and self.is_over)
+
+
+@dataclass(eq=False)
 class Live:
     """An instance in use.
 
@@ -71,13 +129,10 @@ class Live:
         started: Who got it, and what the plan promises of it.
         gpu_instance: On the GPU.
         window: In which it was started.
-        expected_s: When its worker is ready if the start takes as long as planned.
-        change_s: When the change began that brought it,
-        begun_s: and when its worker was started for the first time.
-        servers: Those that serve; none until the worker is ready.
-        is_over: Whether nothing runs in it any more: its retraining has ended or failed, or its worker was given up.
-        has_failed: Whether its worker died since it was last ready.
-        n_starts: Starts of its worker since it was last ready.
+        change_s: When the change began that brought it, or its latest workers,
+        begun_s: and when they were started for the first time.
+        workers: By tenant: one, but for a pool's, of which each member has its own.
+        is_starting: Whether the workers that the change brought are started for the first time and not all ready yet.
         stays_until_s: Until when it is not worth trying to destroy it again; it would not go.
         training: How it retrains, if it does.
     """
@@ -85,13 +140,10 @@ class Live:
     started: Started
     gpu_instance: GpuInstance
     window: int
-    expected_s: float
     change_s: float
     begun_s: float
-    servers: tuple[Server, ...] = ()
-    is_over: bool = False
-    has_failed: bool = False
-    n_starts: int = 1
+    workers: dict[str, Worker] = field(default_factory=dict)
+    is_starting: bool = True
     stays_until_s: float = -NEVER_S
     training: Training = FULLY
 
@@ -110,10 +162,28 @@ class Live:
         """Where the instance sits."""
         return self.started.placement
 
+    def worker(self, tenant: str | None = None) -> Worker:
+        """The tenant's; that of the owner's first where nobody is named."""
+        return self.workers[tenant or self.owner.tenant]
+
     @property
-    def server_ids(self) -> tuple[str, ...]:
-        """Of those that serve."""
-        return tuple(server.server_id for server in self.servers)
+    def servers(self) -> tuple[Server, ...]:
+        """Those that serve."""
+        return tuple(server for worker in self.workers.values() for server in worker.servers)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing runs in it any more."""
+        return all(worker.is_over for worker in self.workers.values())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that was started is ready."""
+        return all(worker.n_starts == 0 for worker in self.workers.values())
+
+    def end(self) -> None:
+        """Note that its retraining is done."""
+        self.worker().is_over = True
 
     def stopped_at(self, now_s: float) -> Stopped:
         """Its end where it is gone at once."""
@@ -130,14 +200,20 @@ class Live:
         return not self.is_inference and not self.is_over
 
     @property
-    def is_starting(self) -> bool:
-        """Whether its worker is started for the first time and not ready yet."""
-        return self.n_starts == 1 and not self.has_failed
+    def is_shared(self) -> bool:
+        """Whether a pool serves there, by turns."""
+        return bool(self.owner.others)
 
-    @property
-    def has_worker(self) -> bool:
-        """Whether a worker is in it, idle ones too: not after a failure after which it was not started again."""
-        return not (self.has_failed and self.is_over)
+    def goes_to(self, owner: Owner) -> bool:
+        """Whether some worker in it serves on for another owner."""
+        return self.is_inference and owner.task is Task.INFERENCE and any(map(self._serves_on, owner.members))
+
+    def lacks(self, owner: Owner) -> list[str]:
+        """The owner's members whose workers would have to start, if it were the owner's."""
+        return [name for name in owner.members if not self._serves_on(name)]
+
+    def _serves_on(self, name: str) -> bool:
+        return name in self.workers and not self.workers[name].is_over
 
 
 _GONE = "gone from under us"
@@ -184,8 +260,17 @@ class Sight:
 class Applier:
     """Owns what happens on one GPU; one change at a time."""
 
-    def __init__(self, backend: Backend, tenants: Mapping[str, Tenant], start_s: float, n_started: int = 0) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        tenants: Mapping[str, Tenant],
+        start_s: float,
+        n_started: int = 0,
+        joint_points: JointPoints = no_pools,
+    ) -> None:
         """Look at what stands: what is ours of it nobody uses yet. ``n_started`` instances were started before.
+
+        ``joint_points`` are how pools are served.
 
         The clock is not looked at, as it may begin to run then; it shows ``start_s``.
 
@@ -200,7 +285,7 @@ class Applier:
         self._watch = Watch(backend.silent_s, start_s)
         self._silence: Blind | None = None
         self._asked_s = -NEVER_S
-        self._tenants = tenants
+        self._tenants, self._joint_points = tenants, joint_points
         self._live: dict[Placement, Live] = {}
         self._idle: dict[Placement, GpuInstance] = {}
         self._stuck: set[Placement] = set()
@@ -239,26 +324,36 @@ class Applier:
 
     @property
     def servers(self) -> Mapping[str, Sequence[Server]]:
-        """By tenant, what serves now."""
+        """By tenant, what serves it alone now."""
         found: dict[str, list[Server]] = {}
         for live in self._live.values():
-            if live.servers:
+            if live.servers and not live.is_shared:
                 found.setdefault(live.owner.tenant, []).extend(live.servers)
         return found
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """What serves pools now: each instance, with those of its members whose workers are ready."""
+        return [Lane(live.instance_id, live.servers) for live in self._live.values() if live.servers and live.is_shared]
 
     def training_from_s(self, window: int) -> Mapping[Owner, float]:
         """Of each retraining that was started in this window and is under way, when it trains or should."""
         under_way = (live for live in self._live.values() if live.holds_up and live.window == window)
-        return {live.owner: live.expected_s for live in under_way}
+        return {live.owner: live.worker().expected_s for live in under_way}
 
-    def serving_from_s(self, now_s: float) -> tuple[tuple[Placement, str, float], ...]:
-        """Of each instance that serves or starts to: where it is, whose, and when it is or should be ready."""
-        lives = sorted(self._live.values(), key=lambda live: live.placement.sort_key)
-        return tuple(
-            (live.placement, live.owner.tenant, self._expected_s(live, now_s))
-            for live in lives
-            if live.is_inference and not live.is_over
-        )
+    def serving_from_s(self, now_s: float) -> tuple[tuple[Placement, Owner, float], ...]:
+        """Of each instance that serves or starts to: where it is, whose, and when all in it are or should be ready.
+
+        Members of a pool whose workers were given up are not among the owners.
+        """
+        found = []
+        for live in sorted(self._live.values(), key=lambda live: live.placement.sort_key):
+            workers = {name: worker for name, worker in live.workers.items() if not worker.is_over}
+            if live.is_inference and workers:
+                first, *others = workers
+                ready_s = max(self._expected_s(worker, now_s) for worker in workers.values())
+                found.append((live.placement, Owner(first, Task.INFERENCE, tuple(others)), ready_s))
+        return tuple(found)
 
     @property
     def stays_until_s(self) -> float:
@@ -267,8 +362,12 @@ class Applier:
 
     def needs_replan(self, now_s: float) -> bool:
         """Whether a serving worker failed and is not back, or is not ready though the plan lets it serve by now."""
-        serving = [live for live in self._live.values() if live.is_inference]
-        return any(live.has_failed or (not live.servers and live.started.promised_s <= now_s) for live in serving)
+        return any(
+            worker.has_failed or (not worker.servers and live.started.promised_s <= now_s)
+            for live in self._live.values()
+            if live.is_inference
+            for worker in live.workers.values()
+        )
 
     @property
     def failed_retrainings(self) -> frozenset[Owner]:
@@ -302,11 +401,17 @@ class Applier:
         step = owned_transition(self.layout, change.layout)
         leaving = self._leaving(step, change)
         heirs = [placement for placement in leaving if change.layout.owner(placement) is not None]
-        doing.n_at_once = max(1, len(heirs) + len(step.created))  # one that would not go starts again
+        passing = {placement: owner for placement, owner in change.layout.entries if self._passes(placement, change)}
+        n_joining = sum(len(self._live[placement].lacks(owner)) for placement, owner in passing.items())
+        new = [change.layout.owner(placement) for placement in heirs] + [owner for _, owner in step.created]
+        # One that would not go starts again.
+        doing.n_at_once = max(1, n_joining + sum(len(owner.members) for owner in new if owner is not None))
         going = [
             Going(live.gpu_instance, drained_s, live.placement in heirs)
             for live, drained_s in self._close(leaving, busy_until_s, doing)
         ]
+        for placement, owner in passing.items():
+            self._pass_on(self._live[placement], owner, busy_until_s, doing)
         idle, self._idle = self._idle, {}
         stuck, self._stuck = self._stuck, set()
         going += [
@@ -371,7 +476,7 @@ class Applier:
     def so_far_of_change_with(self, live: Live) -> ChangeOutcome | None:
         """What the change in progress has done, if it began this instance and has not told so yet."""
         doing = self._doing
-        return doing.told() if doing is not None and live.started in doing.started else None
+        return doing.told() if doing is not None and live.started in (*doing.started, *doing.passed) else None
 
     def _answered(self, doing: _Doing) -> bool:
         """Give the step in progress its answer, and take the next one; ``False`` if there is no answer yet."""
@@ -496,8 +601,7 @@ class Applier:
         gone = tuple(live for live in self._live.values() if was_lost or live.gpu_instance not in standing)
         for live in gone:
             del self._live[live.placement]
-            if live.has_worker:
-                self._workers.stop(live.instance_id)
+            self.stop(live)
             if live.gpu_instance not in standing:
                 self._journal.gone(live.gpu_instance.gi_id)
         self._idle = {placement: item for placement, item in self._idle.items() if item in standing}
@@ -529,34 +633,43 @@ class Applier:
         return any(call is not None and not call.done() for call in calls)
 
     def ready(self, live: Live, happening: Ready) -> None:
-        """The instance's worker serves, or trains."""
-        live.n_starts, live.has_failed = 0, False
-        live.expected_s = happening.at_s
+        """The instance's worker, or that of the member named, serves, or trains."""
+        worker = live.worker(happening.tenant)
+        worker.n_starts, worker.has_failed = 0, False
+        worker.expected_s = happening.at_s
         if live.is_inference:
-            live.servers = _servers_of(self._tenants[live.owner.tenant], live, happening.at_s)
+            worker.servers = self._servers_of(worker, live, happening.at_s)
 
     def take_over(self, tenant: str, at_s: float, busy_until_s: Mapping[str, float]) -> None:
-        """The tenant's servers take new weights over: each pauses for that once its batch in service has ended."""
+        """The tenant's servers take new weights over: each pauses for that once its batch in service has ended.
+
+        In a pool's instance that may be another member's batch; the others are served on.
+        """
         swap_s = self._tenants[tenant].swap_s
         if swap_s == 0:
             return
         for live in self._live.values():
-            if live.owner.tenant == tenant:
-                live.servers = tuple(
-                    replace(one, ready_s=max(at_s, one.ready_s, busy_until_s.get(one.server_id, at_s)) + swap_s)
-                    for one in live.servers
+            if tenant in live.workers:
+                worker, shared_s = live.workers[tenant], _busy_s(live, busy_until_s, at_s) if live.is_shared else at_s
+                worker.servers = tuple(
+                    replace(one, ready_s=max(shared_s, one.ready_s, busy_until_s.get(one.server_id, at_s)) + swap_s)
+                    for one in worker.servers
                 )
 
-    def failed(self, live: Live) -> None:
-        """The instance's worker is gone: one that served is started again, a few times in a row at most."""
-        live.servers, live.has_failed = (), True
-        if not live.is_inference and not live.is_over:
+    def failed(self, live: Live, tenant: str | None = None) -> None:
+        """The instance's worker is gone: one that served is started again, a few times in a row at most.
+
+        ``tenant`` is the member of a pool whose it was; what others have there runs on.
+        """
+        worker = live.worker(tenant)
+        worker.servers, worker.has_failed, live.is_starting = (), True, False
+        if not live.is_inference and not worker.is_over:
             self._failed_retrainings.add(live.owner)
-        if not live.is_inference or live.n_starts >= MAX_STARTS:
-            live.is_over = True
+        if not live.is_inference or worker.n_starts >= MAX_STARTS:
+            worker.is_over = True
             return
-        live.n_starts += 1
-        live.expected_s = self._start(live, 1)
+        worker.n_starts += 1
+        worker.expected_s = self._start(live, worker.owner, 1)
 
     def reset_failures(self) -> None:
         """Count what could not be made as free again: it may be tried."""
@@ -570,19 +683,22 @@ class Applier:
         self.reset_failures()
         overdue = [live for live in self._live.values() if live.holds_up and live.window < window - 1]
         for live in overdue:
-            self._workers.stop(live.instance_id)
+            self._workers.stop(live.instance_id, live.owner.tenant)
             self.failed(live)
         return overdue
 
-    def _expected_s(self, live: Live, now_s: float) -> float:
+    def _expected_s(self, worker: Worker, now_s: float) -> float:
         """When it is ready; one that should be ready by now and is not takes another start from now on."""
-        if live.servers or live.expected_s >= now_s:
-            return live.expected_s
-        return now_s + self._tenants[live.owner.tenant].worker_start.planned_s(1)
+        if worker.servers or worker.expected_s >= now_s:
+            return worker.expected_s
+        return now_s + self._tenants[worker.owner.tenant].worker_start.planned_s(1)
 
     def _leaving(self, step: OwnedTransition[Owner], change: Change) -> list[Placement]:
         """Where the change ends what runs in an instance."""
-        leaving = [placement for placement, _ in step.destroyed] + [item.placement for item in step.handed_over]
+        leaving = [placement for placement, _ in step.destroyed]
+        leaving += [
+            over.placement for over in step.handed_over if not self._live[over.placement].goes_to(over.to_owner)
+        ]
         begun = {placement for placement, _ in change.promised_s}
         # A retraining may begin where the tenant's last one has just ended, and what was given up may be tried again:
         # the instance stays, the worker is new.
@@ -591,6 +707,38 @@ class Applier:
     def _has_new_worker(self, live: Live) -> bool:
         return live.is_over or not live.is_inference
 
+    def _passes(self, placement: Placement, change: Change) -> bool:
+        """Whether the instance stays, and others serve there than did: they come to hold it, or start again in it."""
+        owner = change.layout.owner(placement)
+        live = self._live.get(placement)
+        if live is None or owner is None or not live.goes_to(owner):
+            return False
+        return owner != live.owner or bool(live.lacks(owner) and placement in dict(change.promised_s))
+
+    def _pass_on(self, live: Live, owner: Owner, busy_until_s: Mapping[str, float], doing: _Doing) -> None:
+        """Let the instance be its new owner's: shared workers serve on, those that leave stop, missing ones start.
+
+        What is in service there ends first, whoever began it.
+        """
+        now_s = self._clock.now_s
+        busy_s = _busy_s(live, busy_until_s, now_s)
+        promised_s = doing.promised_s.get(live.placement, now_s)
+        live.started = replace(live.started, owner=owner, begin_s=doing.begin_s, promised_s=promised_s)
+        doing.passed.append(live.started)
+        before, lacking = live.workers, live.lacks(owner)
+        live.workers = {name: before[name] for name in owner.members if name not in lacking}
+        for worker in live.workers.values():
+            if worker.servers:
+                ready_s = max(busy_s, *(server.ready_s for server in worker.servers))
+                worker.servers = self._servers_of(worker, live, ready_s)
+        leaving = [(name, worker) for name, worker in before.items() if name not in live.workers and worker.stands]
+        doing.tell_died(live.started, self._ended(live, leaving))
+        if lacking:
+            live.change_s, live.begun_s, live.is_starting = doing.begin_s, now_s, True
+        for name in lacking:
+            self._begin(live, name, doing.n_at_once)
+        live.workers = {name: live.workers[name] for name in owner.members}
+
     def _close(
         self, placements: Sequence[Placement], busy_until_s: Mapping[str, float], doing: _Doing
     ) -> list[tuple[Live, float]]:
@@ -598,15 +746,16 @@ class Applier:
         closed = []
         for placement in placements:
             live = self._live.pop(placement)
-            busy = [busy_until_s.get(server.server_id, doing.begin_s) for server in live.servers]
-            drained_s = self._workers.drain(live.instance_id) if live.has_worker else doing.begin_s
-            closed.append((live, max([doing.begin_s, drained_s, *busy])))
+            standing = [name for name, worker in live.workers.items() if worker.stands]
+            drained_s = [self._workers.drain(live.instance_id, name) for name in standing]
+            closed.append((live, max([_busy_s(live, busy_until_s, doing.begin_s), *drained_s])))
         doing.closed = {live.placement: (live, drained_s) for live, drained_s in closed}
         return closed
 
-    def may_serve(self, tenant: str, placement: Placement) -> bool:
-        """Whether a worker of the tenant can serve in the instance."""
-        return placement.profile.name in self._tenants[tenant].operating_points
+    def may_serve(self, owner: Owner, placement: Placement) -> bool:
+        """Whether the owner can serve in the instance."""
+        points = self._joint_points(owner.members) if owner.others else self._tenants[owner.tenant].operating_points
+        return placement.profile.name in points
 
     def hand(
         self, instance: GpuInstance, owner: Owner, taken_s: float, doing: _Doing, *, will_stay: bool = False
@@ -618,28 +767,47 @@ class Applier:
         started = Started(f"{placement}#{self._n_started}", placement, owner, taken_s, promised_s)
         stays_until_s = self._clock.now_s + STAYS_S if will_stay else -NEVER_S
         begun_s = self._clock.now_s
-        live = Live(started, instance, doing.window, promised_s, doing.begin_s, begun_s, stays_until_s=stays_until_s)
+        live = Live(started, instance, doing.window, doing.begin_s, begun_s, stays_until_s=stays_until_s)
         live.training = doing.trainings.get(placement, FULLY)
         self._live[placement] = live
         self._failed_retrainings.discard(owner)
         doing.started.append(started)
-        live.expected_s = self._start(live, doing.n_at_once)
+        for name in owner.members:
+            self._begin(live, name, doing.n_at_once)
 
-    def stop(self, live: Live) -> Failed | None:
-        """End the instance's worker; how it failed, if it had by now and unheard."""
-        return self._workers.stop(live.instance_id) if live.has_worker else None
+    def stop(self, live: Live) -> list[tuple[Worker, Failed]]:
+        """End the instance's workers; how they failed, those that had by now and unheard."""
+        return self._ended(live, [item for item in live.workers.items() if item[1].stands])
+
+    def _ended(self, live: Live, workers: Sequence[tuple[str, Worker]]) -> list[tuple[Worker, Failed]]:
+        ended = [(worker, self._workers.stop(live.instance_id, name)) for name, worker in workers]
+        return [(worker, failure) for worker, failure in ended if failure is not None]
 
     def leave_idle(self, instance: GpuInstance) -> None:
         """Nobody uses the instance, and it would not go; the next change will try again, or use it."""
         self._idle[instance.placement] = instance
         self._stuck.add(instance.placement)
 
-    def _start(self, live: Live, n_at_once: int) -> float:
-        """Start the instance's worker; when it is ready if that takes as long as planned."""
-        tenant = self._tenants[live.owner.tenant]
-        self._workers.start(live.instance_id, live.gpu_instance, live.owner, n_at_once, live.training)
+    def _begin(self, live: Live, name: str, n_at_once: int) -> None:
+        """Start the tenant's worker in the instance for the first time."""
+        owner = Owner(name, live.owner.task)
+        live.workers[name] = Worker(owner, self._start(live, owner, n_at_once))
+
+    def _start(self, live: Live, owner: Owner, n_at_once: int) -> float:
+        """Start a tenant's worker in the instance; when it is ready if that takes as long as planned."""
+        tenant = self._tenants[owner.tenant]
+        self._workers.start(live.instance_id, live.gpu_instance, owner, n_at_once, live.training)
         start_up = tenant.worker_start if live.is_inference else tenant.trainer_start
         return self._clock.now_s + start_up.planned_s(n_at_once)
+
+    def _servers_of(self, worker: Worker, live: Live, ready_s: float) -> tuple[Server, ...]:
+        """What serves the worker's tenant in the instance: one server for each process, or its turns in a pool's."""
+        name, profile = worker.owner.tenant, live.placement.profile.name
+        if live.is_shared:
+            point = self._joint_points(live.owner.members)[profile][name]
+            latency, limit = point.latency.of_processes(point.processes, point.batch), point.processes * point.batch
+            return (Server(name, f"{live.instance_id}/{name}", ready_s, NEVER_S, latency, limit),)
+        return _servers_of(self._tenants[name], live, ready_s)
 
 
 class _Doing(Users):
@@ -661,25 +829,31 @@ class _Doing(Users):
         self.undone: tuple[Undone, ...] | None = None
         self.started: list[Started] = []
         self.stopped: list[Stopped] = []
+        self.passed: list[Started] = []
         self.died: list[Died] = []
 
     def told(self) -> ChangeOutcome:
         """What it has done since this was last asked."""
-        parts = tuple(self.started), tuple(self.stopped), tuple(self.died)
-        self.started, self.stopped, self.died = [], [], []
+        parts = tuple(self.started), tuple(self.stopped), tuple(self.passed), tuple(self.died)
+        self.started, self.stopped, self.passed, self.died = [], [], [], []
         return ChangeOutcome(self._change.planned_s, self.begin_s, *parts, self.undone or (), self.left_over)
 
     def left(self, instance: GpuInstance) -> None:
         """Stop who was in it, and hand it on if it has an heir."""
         now_s = self._applier.now_s
         live, _ = self.closed.get(instance.placement, (None, 0.0))
-        failure = None if live is None else self._applier.stop(live)
-        if live is not None and failure is not None:
-            self.died.append(Died(live.started, live.server_ids, failure.at_s, failure.reason))
+        if live is not None:
+            self.tell_died(live.started, self._applier.stop(live))
         heir = self._change.layout.owner(instance.placement)
         if heir is not None:
             self._end(instance.placement)
             self._applier.hand(instance, heir, now_s, self)
+
+    def tell_died(self, started: Started, ended: Sequence[tuple[Worker, Failed]]) -> None:
+        """Note which workers had died when they were stopped."""
+        for worker, failure in ended:
+            name = worker.owner.tenant
+            self.died.append(Died(started, name, worker.server_ids, failure.at_s, failure.reason))
 
     def gone(self, instance: GpuInstance) -> None:
         """Nobody is in it any more."""
@@ -696,10 +870,10 @@ class _Doing(Users):
             self._applier.hand(instance, owner, self.call_begin_s, self)
 
     def stuck(self, instance: GpuInstance) -> None:
-        """Give it to the tenant that had it, to serve there; else nobody uses it."""
+        """Give it to whom had it, to serve there; else nobody uses it."""
         live = self._end(instance.placement)
-        if live is not None and instance.is_whole and self._applier.may_serve(live.owner.tenant, instance.placement):
-            owner = Owner(live.owner.tenant, Task.INFERENCE)
+        owner = None if live is None else replace(live.owner, task=Task.INFERENCE)
+        if owner is not None and instance.is_whole and self._applier.may_serve(owner, instance.placement):
             self._applier.hand(instance, owner, self._applier.now_s, self, will_stay=True)
         else:
             self._applier.leave_idle(instance)
@@ -761,6 +935,11 @@ class _Inline(Executor):
         except GpuError as error:
             done.set_exception(error)
         return done
+
+
+def _busy_s(live: Live, busy_until_s: Mapping[str, float], now_s: float) -> float:
+    """When the last batch in service in the instance ends; now where there is none."""
+    return max([now_s, *(busy_until_s.get(server.server_id, now_s) for server in live.servers)])
 
 
 def _servers_of(tenant: Tenant, live: Live, ready_s: float) -> tuple[Server, ...]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from executor.errors import GpuError
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Undone
-from planner.plan import MigPlan
-from planner.problem import Owner
+from planner.plan import Lifetime, MigPlan
+from planner.problem import Owner, Problem, Task
 from workloads.training import FULL
 
 
@@ -35,8 +35,9 @@ class Change:
     Attributes:
         planned_s: When it is due, seconds from the start of the run.
         layout: Who holds what from then on.
-        promised_s: For each lifetime that begins, when the plan lets it serve (or train). A retraining
-            that was in progress when the plan was made begins nothing: it has no entry.
+        promised_s: For each lifetime that begins, when the plan lets it serve (or train); all members of a pool that
+            keeps an instance of others'. A retraining that was in progress when the plan was made begins nothing: it
+            has no entry.
         trainings: How those retrain that begin to.
     """
 
@@ -47,24 +48,50 @@ class Change:
 
 
 def changes_of(
-    plan: MigPlan, start_s: float, step_s: float, checkpoints: Mapping[str, tuple[float, ...]] = NONE
+    plan: MigPlan,
+    start_s: float,
+    step_s: float,
+    checkpoints: Mapping[str, tuple[float, ...]] = NONE,
+    problem: Problem | None = None,
 ) -> tuple[Change, ...]:
     """The changes of a ``physical`` plan whose step 0 is at ``start_s``, in order of time.
 
     The first is always at step 0, whether or not anything differs from before: what ended with
     the last window is cleared there. ``checkpoints`` are, by tenant, the parts of a retraining after which its weights
-    are kept.
+    are kept. What a pool keeps that others held is its own from the first step on at which the held set may change, by
+    the plan's ``problem``.
     """
+    lifetimes = plan.lifetimes if problem is None else tuple(_as_held(problem, plan))
     steps = {0}
-    steps |= {lifetime.create_step for lifetime in plan.lifetimes}
-    steps |= {lifetime.end_step for lifetime in plan.lifetimes if lifetime.end_step < plan.n_steps}
-    return tuple(_change_at(step, plan, start_s, step_s, checkpoints) for step in sorted(steps))
+    steps |= {lifetime.create_step for lifetime in lifetimes}
+    steps |= {lifetime.end_step for lifetime in lifetimes if lifetime.end_step < plan.n_steps}
+    return tuple(_change_at(step, lifetimes, start_s, step_s, checkpoints) for step in sorted(steps))
+
+
+def _as_held(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
+    """The plan's lifetimes; one that a pool keeps, divided where it comes to be the pool's."""
+    held = {item.placement: Owner(item.tenant, Task.INFERENCE, item.others) for item in problem.opening.held}
+    first = problem.opening.next_epoch_step
+    for item in plan.lifetimes:
+        before = held.get(item.placement) if item.is_inference and item.create_step == 0 else None
+        if before in (None, item.owner) or set(before.members).isdisjoint(item.owner.members):
+            yield item
+            continue
+        serve_steps = (problem.joins_at(item.placement, problem.tenant(name)) for name in item.owner.members)
+        if first > 0:
+            yield replace(item, owner=before, end_step=min(first, item.end_step))
+        if first < item.end_step:
+            yield replace(item, create_step=first, serve_step=max(item.serve_step, *serve_steps))
 
 
 def _change_at(
-    step: int, plan: MigPlan, start_s: float, step_s: float, checkpoints: Mapping[str, tuple[float, ...]]
+    step: int,
+    lifetimes: Sequence[Lifetime],
+    start_s: float,
+    step_s: float,
+    checkpoints: Mapping[str, tuple[float, ...]],
 ) -> Change:
-    alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
+    alive = [item for item in lifetimes if item.create_step <= step < item.end_step]
     begun = [item for item in alive if item.create_step == step and (item.is_inference or item.option is not None)]
     return Change(
         planned_s=start_s + step * step_s,
@@ -113,9 +140,10 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A worker that was to finish its last batch and died over it, at ``at_s``; ``server_ids`` are its servers."""
+    """A tenant's worker that was to finish its last batch and died over it; ``server_ids`` are its servers."""
 
     started: Started
+    tenant: str
     server_ids: tuple[str, ...]
     at_s: float
     reason: str
@@ -130,6 +158,7 @@ class ChangeOutcome:
         begin_s: and when it began.
         started: Who got an instance.
         stopped: Who lost one.
+        passed: What a pool holds now that others held who share members with it, or where such a member starts again.
         died: Whose worker died before it was stopped.
         undone: What is missing, or would not go, in spite of all attempts.
         left_over: What would not go in an earlier change already.
@@ -139,6 +168,7 @@ class ChangeOutcome:
     begin_s: float
     started: tuple[Started, ...] = ()
     stopped: tuple[Stopped, ...] = ()
+    passed: tuple[Started, ...] = ()
     died: tuple[Died, ...] = ()
     undone: tuple[Undone, ...] = ()
     left_over: frozenset[Placement] = frozenset()
@@ -151,4 +181,4 @@ class ChangeOutcome:
     @property
     def is_empty(self) -> bool:
         """Whether nothing had to be done."""
-        return not (self.started or self.stopped or self.undone)
+        return not (self.started or self.stopped or self.passed or self.undone)

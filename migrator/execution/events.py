@@ -40,7 +40,7 @@ from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json, unavailable_to_json
 from planner.plan import AnyCertificate, MigPlan
 from planner.policies.policy import AnyPolicy, Knows
-from planner.problem import Owner, Problem, TenantTerms
+from planner.problem import Owner, Pool, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import QueueState
 from workloads.serving.tally import SecondCounts, Totals
@@ -173,7 +173,13 @@ def window_started(
         outlook={} if problem is None else _outlook(setting, opening),
         in_time=_in_time(planned) if planned is not None and planned.problem.has_floors else None,
         asked_s=_moment(begun_s(setting, opening.window)) if opening.ahead_steps else None,
+        pools=() if problem is None else tuple(map(_pool, problem.pools)),
     )
+
+
+def _pool(pool: Pool) -> records.Pool:
+    rates = {profile: dict(by_member) for profile, by_member in pool.capability_rps.items()}
+    return records.Pool(members=pool.members, overhead_s=pool.overhead_s, capability_rps=rates)
 
 
 def measured(setting: Setting, opening: Opening, at_s: float) -> records.Measured:
@@ -417,13 +423,20 @@ def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> r
             )
             for item in outcome.stopped
         ),
-        started=tuple(
-            records.Started(**_instance(item), begin_s=_moment(item.begin_s), promised_s=_moment(item.promised_s))
-            for item in outcome.started
-        ),
-        layout=tuple((str(placement), owner.tenant, owner.task.value) for placement, owner in layout.entries),
+        started=tuple(map(_started, outcome.started)),
+        layout=tuple((str(placement), _named(owner), owner.task.value) for placement, owner in layout.entries),
         undone=tuple(f"{item.placement}: {item}" for item in outcome.undone),
+        passed=tuple(map(_started, outcome.passed)),
     )
+
+
+def _started(item: Started) -> records.Started:
+    return records.Started(**_instance(item), begin_s=_moment(item.begin_s), promised_s=_moment(item.promised_s))
+
+
+def _named(owner: Owner) -> records.Holder:
+    """Who holds an instance: a tenant, or the members of a pool."""
+    return owner.members if owner.others else owner.tenant
 
 
 def others(
@@ -460,7 +473,7 @@ def ready(window: int, started: Started, happening: Ready) -> records.Ready:
     """A worker serves, or trains, from now on."""
     return records.Ready(
         window=window,
-        **_worker(started),
+        **_worker(started, happening.tenant),
         ready_s=_moment(happening.at_s),
         late_ready_s=_moment(max(0.0, happening.at_s - started.promised_s)),
         library_s=_moment(happening.library_s),
@@ -484,13 +497,14 @@ def trained(ended: Trained, accuracy: float) -> records.Finished:
     )
 
 
-def failed(window: int, started: Started, at_s: float, reason: str) -> records.Failed:
-    """A worker that is gone."""
-    return records.Failed(window=window, **_worker(started), failed_s=_moment(at_s), reason=reason)
+def failed(window: int, started: Started, at_s: float, reason: str, tenant: str | None = None) -> records.Failed:
+    """A worker that is gone; ``tenant`` is the pool's member whose it was."""
+    return records.Failed(window=window, **_worker(started, tenant), failed_s=_moment(at_s), reason=reason)
 
 
-def _worker(started: Started) -> dict[str, Any]:
-    return {"instance": started.instance_id, "tenant": started.owner.tenant, "task": started.owner.task.value}
+def _worker(started: Started, tenant: str | None) -> dict[str, Any]:
+    owner = started.owner
+    return {"instance": started.instance_id, "tenant": tenant or owner.tenant, "task": owner.task.value}
 
 
 def _instance(item: Started | Stopped) -> dict[str, Any]:
@@ -499,7 +513,7 @@ def _instance(item: Started | Stopped) -> dict[str, Any]:
         "instance": item.instance_id,
         "placement": str(item.placement),
         "compute_slices": item.placement.profile.compute_slices,
-        "tenant": item.owner.tenant,
+        "tenant": _named(item.owner),
         "task": item.owner.task.value,
     }
 

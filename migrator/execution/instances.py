@@ -18,7 +18,7 @@ from typing import TypeVar, assert_never
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
 from migrator.execution import events
-from migrator.execution.applier import NEVER_S, Applier, Backend, Live
+from migrator.execution.applier import NEVER_S, Applier, Backend, JointPoints, Live, no_pools
 from migrator.execution.changes import Change, ChangeOutcome, changes_of
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import (
@@ -120,18 +120,19 @@ class Instances:
         solving: Solving,
         first_s: float = 0.0,
         n_started: int = 0,
+        joint_points: JointPoints = no_pools,
     ) -> None:
         """``first_s`` is the second at which the first window begins; ``backend``'s clock shows an earlier one.
 
         ``tenants`` are those that run: their retrainings take what they take, not what is estimated. ``n_started``
-        instances were started before.
+        instances were started before. ``joint_points`` are how pools are served.
 
         Raises:
             GpuError: The driver does not say what stands.
         """
         self._setting, self._queues, self._solving = setting, queues, solving
         self._workers, self._begin = backend.workers, backend.begin
-        self._applier = Applier(backend, tenants, first_s - lead_s(setting), n_started)
+        self._applier = Applier(backend, tenants, first_s - lead_s(setting), n_started, joint_points)
         self._names = [tenant.name for tenant in setting.tenants]
         self._opening: Opening | None = None
         self._planned: PlannedWindow | None = None
@@ -247,7 +248,8 @@ class Instances:
         self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
     ) -> tuple[float, Sequence[Outcomes]]:
         """Serve with the instances that are ready."""
-        return until_s, self._queues.advance(requests, self._applier.servers, accuracies, until_s)
+        applier = self._applier
+        return until_s, self._queues.advance(requests, applier.servers, accuracies, until_s, applier.lanes)
 
     def act(self, now_s: float, note: Note) -> Iterator[Happened]:
         """Tell what happened, then make the changes that are due.
@@ -347,7 +349,7 @@ class Instances:
         """What serves, or starts to; what would not go stays a while, unless a tenant has nothing to serve with."""
         step_s = self._setting.config.step_s
         state = state_of(self._applier.serving_from_s(start_s), start_s, step_s)
-        if {item.tenant for item in state.held} != set(self._names):
+        if {name for item in state.held for name in item.members} != set(self._names):
             held = tuple(replace(item, serve_step=0) for item in state.held)  # what starts is not waited for
             return replace(state, held=held, next_epoch_step=0)
         stays_s = max(0.0, self._applier.stays_until_s - start_s)
@@ -477,8 +479,9 @@ class Instances:
         """
         state = replan.planned.problem.physical_initial
         assert state is not None
-        expected = {(item.placement, item.tenant) for item in state.held}
-        holding = {(placement, tenant) for placement, tenant, _ in self._applier.serving_from_s(self._applier.now_s)}
+        expected = {(item.placement, item.members) for item in state.held}
+        serving = self._applier.serving_from_s(self._applier.now_s)
+        holding = {(placement, owner.members) for placement, owner, _ in serving}
         ended = {owner.tenant for owner in self._trained | self._applier.failed_retrainings}
         return holding != expected or not ended.isdisjoint(item.tenant for item in state.retrainings)
 
@@ -521,10 +524,13 @@ class Instances:
         if self._due and self._due_s() < from_s and not self._applier.is_blocked(self._due[0]):
             if self._held_up is not None:
                 return None
-            ready = {(item.placement, item.tenant): item.serve_step for item in standing.held}
+            ready = {(item.placement, name): item.serve_step for item in standing.held for name in item.members}
             promised = state_at(planned.problem, planned.plan, step)
             held = tuple(
-                replace(item, serve_step=max(item.serve_step, ready.get((item.placement, item.tenant), 0)))
+                replace(
+                    item,
+                    serve_step=max(item.serve_step, *(ready.get((item.placement, name), 0) for name in item.members)),
+                )
                 for item in promised.held
             )
             return replace(promised, held=held)
@@ -545,7 +551,7 @@ class Instances:
         """From now on carry this plan out; its step 0 is at ``plan_s``."""
         self._planned, self._plan_s = planned, plan_s
         step_s = self._setting.config.step_s
-        self._due = deque(changes_of(planned.plan, plan_s, step_s, self._checkpoints))
+        self._due = deque(changes_of(planned.plan, plan_s, step_s, self._checkpoints, planned.problem))
         self._training_s |= {
             item.owner: (item.end_step - item.serve_step) * step_s
             for item in planned.plan.lifetimes
@@ -617,9 +623,9 @@ class Instances:
         if not outcome.is_empty:
             note(events.change(self._changed_in, outcome, self._applier.layout))
         for died in outcome.died:
-            note(events.failed(self._changed_in, died.started, died.at_s, died.reason))
+            note(events.failed(self._changed_in, died.started, died.at_s, died.reason, died.tenant))
         for died in outcome.died:
-            yield from self._lost(died.started.owner, died.server_ids)
+            yield from self._lost(died.tenant, died.server_ids)
 
     def _is_unproven(self, happening: Happening) -> bool:
         return isinstance(happening, Finished | Checkpointed) and happening.at_s > self.known_s
@@ -641,11 +647,12 @@ class Instances:
         if not (sight.gone or sight.came or sight.left):
             return
         for live in sight.gone:
-            yield from self._lost(live.owner, live.server_ids)
             reason = (
                 "its GPU instance is gone: somebody else has destroyed it, or the GPU was reset, or lost for a while"
             )
-            note(events.failed(self._opening.window, live.started, self._applier.now_s, reason))
+            for name, worker in live.workers.items():
+                yield from self._lost(name, worker.server_ids)
+                note(events.failed(self._opening.window, live.started, self._applier.now_s, reason, name))
         if sight.gone:
             stopped = tuple(live.stopped_at(self._applier.now_s) for live in sight.gone)
             outcome = ChangeOutcome(self._applier.now_s, self._applier.now_s, stopped=stopped)
@@ -673,9 +680,9 @@ class Instances:
         """Let the servers of a retraining's tenant take its weights over."""
         self._applier.take_over(live.owner.tenant, at_s, self._queues.busy_until_s)
 
-    def _lost(self, owner: Owner, server_ids: Sequence[str]) -> Iterator[Lost]:
-        """The answers under way on the owner's servers."""
-        index = self._names.index(owner.tenant)
+    def _lost(self, tenant: str, server_ids: Sequence[str]) -> Iterator[Lost]:
+        """The answers under way on the tenant's servers."""
+        index = self._names.index(tenant)
         yield from (Lost(index, self._queues.states[index].in_service(server_id)) for server_id in server_ids)
 
     def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Lost | Failed]:
@@ -692,25 +699,28 @@ class Instances:
         )
         match happening:
             case Ready():
-                if live.is_starting and live.change_s >= self._first_s:  # the bring-up is no change
-                    self._starts.add(live.owner, live.begun_s - live.change_s, happening.at_s - live.begun_s)
                 self._applier.ready(live, happening)
+                if live.is_starting and live.is_ready:
+                    live.is_starting = False
+                    if live.change_s >= self._first_s:  # the bring-up is no change
+                        self._starts.add(live.owner, live.begun_s - live.change_s, happening.at_s - live.begun_s)
                 note(events.ready(window, live.started, happening))
             case Checkpointed():
                 if self._is_better(live):
                     self._take_over(live, happening.at_s)
                 yield trained(checkpoint=happening.part)
             case Finished():
-                live.is_over = True
+                live.end()
                 self._bring_forward(live)
                 if live.window == window:  # else it is the one of the window before, which ended late
                     self._trained.add(live.owner)
                 self._take_over(live, happening.at_s)
                 yield trained(facts=happening.facts)
             case Failed():
-                lost = list(self._lost(live.owner, live.server_ids))
-                note(events.failed(window, live.started, happening.at_s, happening.reason))
-                self._applier.failed(live)
+                worker = live.worker(happening.tenant)
+                lost = list(self._lost(worker.owner.tenant, worker.server_ids))
+                note(events.failed(window, live.started, happening.at_s, happening.reason, worker.owner.tenant))
+                self._applier.failed(live, worker.owner.tenant)
                 yield from lost
                 yield happening
             case _:

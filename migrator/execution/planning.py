@@ -486,7 +486,7 @@ def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
     """The plan that changes nothing: what a failed solve, or a plan that breaks a rule, leaves in force."""
     state = problem.physical_initial or PhysicalState()
     lifetimes = tuple(
-        Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE), 0, item.serve_step, problem.n_steps)
+        Lifetime(item.placement, Owner(item.tenant, Task.INFERENCE, item.others), 0, item.serve_step, problem.n_steps)
         for item in state.held
     )
     return MigPlan(

@@ -66,7 +66,7 @@ class Starts:
     def __init__(self, config: Config, gpu: GpuModel, tenants: Sequence[Tenant]) -> None:
         """``tenants`` are as planning takes them for."""
         self._switch_s, self._step_s = config.planner.switch_s, config.step_s
-        self._names = [tenant.name for tenant in tenants]
+        self._tenants, self._names = tenants, [tenant.name for tenant in tenants]
         self._documented = [documented_warm_ups(gpu, tenants, n) for n in DOCUMENTED]
         remembered = partial(deque[float], maxlen=N_REMEMBERED)
         self._calls_s: deque[float] = deque(maxlen=N_REMEMBERED)
@@ -96,10 +96,20 @@ class Starts:
             tuple(self._start_s(Owner(name, Task.RETRAINING), switch_s) for name in self._names),
         )
 
+    def pool_start_s(self, members: tuple[str, ...]) -> float:
+        """The same of an instance of a pool, until all ``members`` serve in it: what ``warm_ups`` has of a tenant."""
+        return self._start_s(Owner(members[0], Task.INFERENCE, members[1:]), self.warm_ups.switch_s)
+
+    def _documented_s(self, owner: Owner) -> list[float]:
+        """What starts take by documented times, by instances of the change: with all members' workers at once."""
+        if owner.task is Task.RETRAINING:
+            index = self._names.index(owner.tenant)
+            return [one.training_start_s[index] for one in self._documented]
+        starts = [tenant.worker_start for tenant in self._tenants if tenant.name in owner.members]
+        return [max(start.planned_s(n * len(owner.members)) for start in starts) for n in DOCUMENTED]
+
     def _start_s(self, owner: Owner, switch_s: float) -> float:
-        index = self._names.index(owner.tenant)
-        is_inference = owner.task is Task.INFERENCE
-        own = [(one.start_s if is_inference else one.training_start_s)[index] for one in self._documented]
+        is_inference, own = owner.task is Task.INFERENCE, self._documented_s(owner)
         if self._switch_s is None:
             documented_s = [one.switch_s + start_s for one, start_s in zip(self._documented, own, strict=True)]
             total_s = _quantile([*documented_s, *self._totals_s[owner]])
@@ -288,21 +298,21 @@ def state_after(plan: MigPlan) -> PhysicalState:
     outliving = [item for item in plan.lifetimes if item.end_step >= plan.n_steps and item.is_inference]
     return PhysicalState(
         held=tuple(
-            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - plan.n_steps))
+            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - plan.n_steps), item.owner.others)
             for item in outliving
         ),
         next_epoch_step=max(0, plan.next_epoch_step - plan.n_steps),
     )
 
 
-def state_of(serving_from_s: Iterable[tuple[Placement, str, float]], start_s: float, step_s: float) -> PhysicalState:
-    """What a window that begins at ``start_s`` starts from, by what really stands: placement, tenant, readiness.
+def state_of(serving_from_s: Iterable[tuple[Placement, Owner, float]], start_s: float, step_s: float) -> PhysicalState:
+    """What a window that begins at ``start_s`` starts from, by what really stands: placement, owner, readiness.
 
     Every retraining counts as over: the plan does not know of one that takes longer than estimated.
     """
     held = tuple(
-        HeldInstance(placement, tenant, max(0, math.ceil((ready_s - start_s) / step_s - 1e-9)))
-        for placement, tenant, ready_s in serving_from_s
+        HeldInstance(placement, own.tenant, max(0, math.ceil((ready_s - start_s) / step_s - 1e-9)), own.others)
+        for placement, own, ready_s in serving_from_s
     )
     return PhysicalState(held=held, next_epoch_step=max((item.serve_step for item in held), default=0))
 
@@ -310,7 +320,7 @@ def state_of(serving_from_s: Iterable[tuple[Placement, str, float]], start_s: fl
 def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
     """The same state in steps from ``n_steps`` later, when nothing was changed meanwhile."""
     return PhysicalState(
-        held=tuple(HeldInstance(item.placement, item.tenant, max(0, item.serve_step - n_steps)) for item in state.held),
+        held=tuple(replace(item, serve_step=max(0, item.serve_step - n_steps)) for item in state.held),
         retrainings=tuple(
             RunningRetraining(item.placement, item.tenant, item.end_step - n_steps)
             for item in state.retrainings
@@ -323,7 +333,7 @@ def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
 def later(state: PhysicalState, n_steps: int) -> PhysicalState:
     """The state in steps from ``n_steps`` earlier: what :func:`shifted` by as many steps makes into ``state``."""
     return PhysicalState(
-        held=tuple(HeldInstance(item.placement, item.tenant, item.serve_step + n_steps) for item in state.held),
+        held=tuple(replace(item, serve_step=item.serve_step + n_steps) for item in state.held),
         retrainings=tuple(
             RunningRetraining(item.placement, item.tenant, item.end_step + n_steps) for item in state.retrainings
         ),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from workloads.arrays import BoolArray, FloatArray
 from workloads.serving.advance import advance
+from workloads.serving.pool import Lane, PoolState
+from workloads.serving.pool import advance as advance_pool
 from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server
 from workloads.serving.tally import SecondCounts, Tally, Totals
 from workloads.tenants import Tenant
@@ -45,18 +47,37 @@ class Queues(Protocol):
         servers: Mapping[str, Sequence[Server]],
         accuracies: Sequence[AccuracyTimeline],
         until_s: float,
+        lanes: Sequence[Lane] = (),
     ) -> list[Outcomes]:
-        """Bring every queue to ``until_s`` with the tenant's servers; outcomes by tenant, as far as known."""
+        """Bring every queue to ``until_s``; outcomes by tenant, as far as known.
+
+        ``servers`` are those that each tenant has alone, ``lanes`` those of pools.
+        """
 
 
 class SimulatedQueues:
-    """Every tenant's queue, from second 0 on unless it begins later, served by whatever stands at the moment."""
+    """Every tenant's queue, from second 0 on unless it begins later, served by whatever stands at the moment.
+
+    Tenants are brought forward together if one lane serves both, or a chain of lanes connects them. Of what stands,
+    a tenant's own servers are lanes of its own then.
+    """
 
     are_real = False
 
-    def __init__(self, n_tenants: int, jitter: ServiceJitter | None, dispatch: Dispatch = Dispatch.PULL) -> None:
+    def __init__(
+        self,
+        n_tenants: int,
+        jitter: ServiceJitter | None,
+        dispatch: Dispatch = Dispatch.PULL,
+        *,
+        weights: Sequence[float] | None = None,
+        turn_cost: float = 0.0,
+    ) -> None:
+        """``weights`` are what tenants' answers are worth, 1 by default; ``turn_cost`` is as in ``pool.advance``."""
         self._jitter, self._dispatch = jitter, dispatch
+        self._weights, self._turn_cost = weights or [1.0] * n_tenants, turn_cost
         self._states = [QueueState() for _ in range(n_tenants)]
+        self._turns: dict[str, str] = {}  # by lane, whose turn it was last
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
         """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
@@ -83,22 +104,76 @@ class SimulatedQueues:
         servers: Mapping[str, Sequence[Server]],
         accuracies: Sequence[AccuracyTimeline],
         until_s: float,
+        lanes: Sequence[Lane] = (),
     ) -> list[Outcomes]:
-        """Bring every queue to ``until_s`` with the tenant's servers; outcomes by tenant."""
-        found = []
-        for index, own in enumerate(requests):
-            state, outcomes = advance(
-                own,
-                self._states[index],
-                servers.get(own.tenant, ()),
-                accuracies[index],
-                until_s,
-                self._jitter,
-                self._dispatch,
+        """Bring every queue to ``until_s``; outcomes by tenant."""
+        found = dict[int, Outcomes]()
+        for members in connected([own.tenant for own in requests], lanes):
+            if len(members) > 1:
+                names = [requests[index].tenant for index in members]
+                own_lanes = [Lane(one.server_id, (one,)) for name in names for one in servers.get(name, ())]
+                own_lanes += [lane for lane in lanes if lane.servers[0].tenant in names]
+                found |= self._advance_together(requests, members, own_lanes, accuracies, until_s)
+                continue
+            (index,) = members
+            own = requests[index]
+            held = {lane.lane_id: lane.servers[0] for lane in lanes if lane.servers[0].tenant == own.tenant}
+            self._turns |= dict.fromkeys(held, own.tenant)
+            alone = [*servers.get(own.tenant, ()), *held.values()]
+            self._states[index], found[index] = advance(
+                own, self._states[index], alone, accuracies[index], until_s, self._jitter, self._dispatch
             )
-            self._states[index] = state
-            found.append(outcomes)
-        return found
+        return [found[index] for index in range(len(requests))]
+
+    def _advance_together(
+        self,
+        requests: Sequence[Requests],
+        members: Sequence[int],
+        lanes: Sequence[Lane],
+        accuracies: Sequence[AccuracyTimeline],
+        until_s: float,
+    ) -> dict[int, Outcomes]:
+        """Bring the members' queues to ``until_s`` in turns; their outcomes."""
+        assert self._dispatch is Dispatch.PULL
+        names = [requests[index].tenant for index in members]
+        state, piece = advance_pool(
+            [requests[index] for index in members],
+            self._pool_of(names, members, lanes),
+            lanes,
+            [accuracies[index] for index in members],
+            until_s,
+            self._jitter,
+            weights=[self._weights[index] for index in members],
+            turn_cost=self._turn_cost,
+        )
+        self._turns |= {lane_id: names[member] for lane_id, member in state.holders.items() if member >= 0}
+        for index, queue in zip(members, state.queues, strict=True):
+            self._states[index] = queue
+        return dict(zip(members, piece.outcomes, strict=True))
+
+    def _pool_of(self, names: Sequence[str], members: Sequence[int], lanes: Sequence[Lane]) -> PoolState:
+        """How the lanes stand: busy with the batches that their servers have in service."""
+        queues = tuple(self._states[index] for index in members)
+        serving = {
+            lane.lane_id: (member, server.server_id)
+            for lane in lanes
+            for server in lane.servers
+            if server.server_id in queues[member := names.index(server.tenant)].busy_until
+        }
+        busy_until = {lane_id: queues[member].busy_until[server] for lane_id, (member, server) in serving.items()}
+        turns = {lane.lane_id: self._turns[lane.lane_id] for lane in lanes if lane.lane_id in self._turns}
+        fresh = PoolState.at_start(len(names), [lane_id for lane_id, name in turns.items() if name not in names])
+        own = {lane_id: names.index(name) for lane_id, name in turns.items() if name in names}
+        return replace(fresh, queues=queues, busy_until=busy_until, holders={**fresh.holders, **own}, serving=serving)
+
+
+def connected(tenants: Sequence[str], lanes: Sequence[Lane]) -> list[tuple[int, ...]]:
+    """The tenants' places, those together that lanes connect, by their first."""
+    group = {name: frozenset((index,)) for index, name in enumerate(tenants)}
+    for lane in lanes:
+        together = frozenset().union(*(group[server.tenant] for server in lane.servers))
+        group |= {tenants[index]: together for index in together}
+    return sorted({tuple(sorted(own)) for own in group.values()})
 
 
 @dataclass(frozen=True)

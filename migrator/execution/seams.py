@@ -35,12 +35,14 @@ class Ready:
         instance_id: In which instance.
         library_s: How long it loaded libraries,
         model_s: and then the model.
+        tenant: Whose; it may be left out where only one has a worker there.
     """
 
     at_s: float
     instance_id: str
     library_s: float = 0.0
     model_s: float = 0.0
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +65,33 @@ class Checkpointed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The worker in the instance is gone, whatever it did; it holds the instance no longer."""
+    """The tenant's worker in the instance is gone, whatever it did; it holds the instance no longer."""
 
     at_s: float
     instance_id: str
     reason: str
+    tenant: str | None = None
 
 
 Happening = Ready | Checkpointed | Finished | Failed
 
 
 class Workers(Protocol):
-    """The worker processes inside GPU instances: started, stopped, and reported on when something happens to them."""
+    """The worker processes inside GPU instances: started, stopped, and reported on when something happens to them.
+
+    All processes of one tenant in an instance are a worker. In an instance of a pool each member has one.
+    """
 
     def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
-        """Start the owner's worker now, as one of ``n_at_once`` that start together; one that retrains, like this."""
+        """Start a worker now, as one of ``n_at_once`` that start together; one that retrains, like this.
 
-    def drain(self, instance_id: str) -> float:
+        ``owner`` is one tenant's task, also in an instance of a pool.
+        """
+
+    def drain(self, instance_id: str, tenant: str) -> float:
         """The worker is about to be stopped and takes no further work; when it is done with what it has."""
 
-    def stop(self, instance_id: str) -> Failed | None:
+    def stop(self, instance_id: str, tenant: str) -> Failed | None:
         """End the worker; no happening of it follows. The answer is how it failed, if it had by now and unheard."""
 
     def happenings(self, until_s: float) -> Sequence[Happening]:

@@ -64,7 +64,8 @@ class SimWorkers:
     ) -> None:
         self._gpu, self._clock, self._tenants, self._ready_at = gpu, clock, tenants, ready_at
         self._seed, self._window_s = seed, window_s
-        self._clients: dict[str, tuple[int, str]] = {}  # by instance, of the GPU instance, and whose worker
+        # By instance and tenant, of the GPU instance, and whose worker.
+        self._clients: dict[tuple[str, str], tuple[int, str]] = {}
         self._n_starts: Counter[tuple[int, str]] = Counter()
         self._to_come: list[tuple[float, int, Happening]] = []
         self._n_happenings = 0
@@ -73,7 +74,7 @@ class SimWorkers:
         self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
     ) -> None:
         """Start a worker; from now on the instance cannot be destroyed under it."""
-        client = self._clients[instance_id] = instance.gi_id, str(owner)
+        client = self._clients[instance_id, owner.tenant] = instance.gi_id, str(owner)
         if self._gpu is not None:
             self._gpu.attach(*client)
         tenant = self._tenants[owner.tenant]
@@ -83,7 +84,7 @@ class SimWorkers:
         asked_s = None if self._ready_at is None else self._ready_at(instance.placement, owner, begin_s)
         if asked_s is not None:
             ready_s = max(begin_s, asked_s)
-        self._expect(Ready(ready_s, instance_id, *start_up.phases_s(ready_s - begin_s)))
+        self._expect(Ready(ready_s, instance_id, *start_up.phases_s(ready_s - begin_s), owner.tenant))
         if owner.task is Task.RETRAINING:
             profile = instance.placement.profile.name
             takes_s = tenant.option(training.option).time_s[profile] + len(training.checkpoints) * tenant.checkpoint_s
@@ -91,20 +92,20 @@ class SimWorkers:
                 self._expect(Checkpointed(ready_s + part * takes_s, instance_id, part))
             self._expect(Finished(ready_s + takes_s, instance_id))
 
-    def drain(self, instance_id: str) -> float:  # noqa: ARG002 - the queues know the batches in service
+    def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002 - the queues know the batches in service
         """Nothing: a batch in service ends when the queues say so."""
         return -math.inf
 
-    def stop(self, instance_id: str) -> Failed | None:
+    def stop(self, instance_id: str, tenant: str) -> Failed | None:
         """Take the worker out of its instance."""
-        client = self._clients.pop(instance_id)
+        client = self._clients.pop((instance_id, tenant))
         if self._gpu is not None:
             with suppress(InstanceNotFoundError, InvalidArgumentError):  # it may be gone from under the worker
                 self._gpu.detach(*client)
-        own = sorted(item for item in self._to_come if item[2].instance_id == instance_id)
+        own = sorted(item for item in self._to_come if _is_of(item[2], instance_id, tenant))
         unheard = (happening for at_s, _, happening in own if at_s <= self._clock.now_s)
         failure = next((happening for happening in unheard if isinstance(happening, Failed)), None)
-        self._to_come = [item for item in self._to_come if item[2].instance_id != instance_id]
+        self._to_come = [item for item in self._to_come if not _is_of(item[2], instance_id, tenant)]
         heapq.heapify(self._to_come)
         return failure
 
@@ -128,6 +129,11 @@ class SimWorkers:
         number = self._n_starts[window, placement]
         self._n_starts[window, placement] += 1
         return np.random.default_rng([self._seed, _WORKERS_STREAM, window, crc32(placement.encode()), number])
+
+
+def _is_of(happening: Happening, instance_id: str, tenant: str) -> bool:
+    whose = happening.tenant if isinstance(happening, Ready | Failed) else None
+    return happening.instance_id == instance_id and whose in {None, tenant}
 
 
 def simulated_parts(

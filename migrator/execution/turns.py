@@ -28,11 +28,14 @@ from planner.policies.policy import Knows
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.table import ServiceRow
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests
-from workloads.serving.turns import Batches, BatchServing, TrainingJob, TurnsState, advance
+from workloads.serving.pool import Batches, Lane, PoolState, TrainingJob, advance
+from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
 from workloads.tenants import RETRAINING_TO_INFERENCE, Tenant
 from workloads.traffic.luck import ServiceJitter
 from workloads.training import reached
+
+_GPU = "gpu"
+"""The whole GPU as a lane, and a server."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,10 @@ class Turns(WithoutInstances):
         self._setting, self._policy, self._jitter = setting, policy, jitter
         self._whole = max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices)).name
         self._measured = _measured(setting, self._whole, joint=policy.has_joint_turns)
-        self._state = TurnsState.at_start(len(setting.tenants))
+        self._state = PoolState.at_start(len(setting.tenants), others=[_GPU])
         self._course: Course | None = None
-        self._servings: list[BatchServing] = []
+        self._lane = Lane(_GPU, ())
+        self._worths: list[float] = []
         self._batches: list[Batches] = []
         self._alone_rps = np.zeros((len(setting.tenants), round(config.windows * config.window_s)))
         self._ending: deque[Trained] = deque()
@@ -99,10 +103,9 @@ class Turns(WithoutInstances):
     def states(self) -> Sequence[QueueState]:
         """How the requests of each tenant stand; the GPU is one server for all of them."""
         state = self._state
-        busy_until = {"gpu": state.busy_until_s} if state.busy_until_s > state.now_s else {}
         return [
-            QueueState(head, tail, busy_until, state.now_s, n_batches)
-            for head, tail, n_batches in zip(state.heads, self._tails, state.n_batches, strict=True)
+            QueueState(own.head, tail, state.busy_until, state.now_s, own.n_batches)
+            for own, tail in zip(state.queues, self._tails, strict=True)
         ]
 
     def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead:
@@ -117,10 +120,10 @@ class Turns(WithoutInstances):
         tenants = self._tenants(opening, forecast)
         course = self._policy.course(tenants, config.window_s)
         self._course = course
-        self._servings = [
-            _serving(own, limit, slowdown, worth)
-            for own, limit, (worth, *_) in zip(self._measured, course.limits, course.worth, strict=True)
-        ]
+        names = [tenant.name for tenant in self._setting.tenants]
+        served = zip(names, self._measured, course.limits, strict=True)
+        self._lane = Lane(_GPU, tuple(_server(name, own, limit, slowdown) for name, own, limit in served))
+        self._worths = [worth for worth, *_ in course.worth]
         seconds = slice(round(start_s), round(start_s + config.window_s))
         full_s = [own.serving_s[limit] * slowdown for own, limit in zip(self._measured, course.limits, strict=True)]
         self._alone_rps[:, seconds] = (np.array(course.limits) / full_s)[:, None]
@@ -138,10 +141,11 @@ class Turns(WithoutInstances):
         self._state, piece = advance(
             requests,
             self._state,
-            self._servings,
+            [self._lane],
             accuracies,
             until_s,
             self._jitter,
+            worths=self._worths,
             trains_in_slack=self._policy.trains_in_slack,
             turn_cost=self._policy.turn_cost,
         )
@@ -149,8 +153,8 @@ class Turns(WithoutInstances):
         if piece.finished is not None:
             tenant = self._setting.tenants[piece.finished.tenant_index].name
             done = piece.finished
-            ended_s = self._state.busy_until_s
-            self._ending.append(Trained(ended_s, tenant, done.window, option=done.option, checkpoint=done.checkpoint))
+            at_s = piece.finished_s
+            self._ending.append(Trained(at_s, tenant, done.window, option=done.option, checkpoint=done.checkpoint))
         return self._state.now_s, piece.outcomes
 
     def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:  # noqa: ARG002
@@ -270,7 +274,7 @@ class Turns(WithoutInstances):
             index = [tenant.name for tenant in self._setting.tenants].index(trained.tenant)
             ends = [one.checkpoint for one in self._course.retrainings if one.tenant_index == index]
             _, *worths = self._course.worth[index]
-            self._servings[index] = replace(self._servings[index], worth=worths[ends.index(trained.checkpoint)])
+            self._worths[index] = worths[ends.index(trained.checkpoint)]
 
 
 def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
@@ -323,10 +327,10 @@ def _turns_s(rows: Sequence[ServiceRow]) -> Mapping[int, float]:
     return dict(sorted(found.items()))
 
 
-def _serving(measured: _Measured, limit: int, slowdown: float, worth: float) -> BatchServing:
+def _server(name: str, measured: _Measured, limit: int, slowdown: float) -> Server:
     """Turns of up to ``limit`` requests, as long as measured times ``slowdown``."""
     points = {batch: seconds * slowdown for batch, seconds in measured.latency_s.items() if batch <= limit}
-    return BatchServing(LatencyCurve(tuple(points), tuple(points.values())), limit, worth)
+    return Server(name, _GPU, 0.0, math.inf, LatencyCurve(tuple(points), tuple(points.values())), limit)
 
 
 def _busy_share(pieces: Sequence[Batches], tenant_index: int, first: int, last: int) -> FloatArray:

@@ -17,15 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrator.log.changes import INFERENCE, Instance, changes_in
-from migrator.log.records import Finished, Tenant
+from migrator.log.records import Finished, Tenant, WindowStarted
 from migrator.log.runlog import ReadLog
 from workloads.arrays import FloatArray
 from workloads.serving.tally import Added
+
+PoolRates = Mapping[tuple[tuple[str, ...], str], Mapping[str, float]]
+"""By a pool's members and a profile, what an instance would answer of each member if it served no other."""
+
+NO_POOLS: PoolRates = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +113,7 @@ class Account(Added):
 
 def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
     """By tenant, the account of all windows up to the last settled one, one after the other; void ones are 0."""
-    instances = [item for change in changes_in(log) for item in change.started if item.task == INFERENCE]
+    instances = [item for change in changes_in(log) for item in change.begun if item.task == INFERENCE]
     return {
         tenant.name: _account(log, tenant, [item for item in instances if item.tenant == tenant.name])
         for tenant in log.header.tenants
@@ -126,7 +132,7 @@ def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> Sec
         return found
 
     if log.header.sharing == "instances":
-        serving, changing = could_serve(tenant, instances, starts_s)
+        serving, changing = could_serve(tenant, instances, starts_s, pool_rates_rps(log))
     else:
         serving, changing = counts("could_serve"), counts("changing")
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
@@ -144,16 +150,28 @@ def account_in(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Itera
     return sum(each, Account())
 
 
-def could_serve(tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+def pool_rates_rps(log: ReadLog) -> PoolRates:
+    """Those of all pools that windows were planned with."""
+    pools = (pool for started in log.of(WindowStarted) for pool in started.pools)
+    return {(pool.members, profile): rates for pool in pools for profile, rates in pool.capability_rps.items()}
+
+
+def could_serve(
+    tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray, pools: PoolRates = NO_POOLS
+) -> tuple[FloatArray, FloatArray]:
     """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
 
     Seconds begin at ``starts_s``, ``(n_seconds,)``, ascending.
 
-    An instance whose worker has failed does neither until the worker is ready again.
+    An instance whose worker has failed does neither until the worker is ready again. One of a pool counts as if its
+    turns were all the tenant's.
     """
     serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
     for item in instances:
-        rate_rps = tenant.operating_points[item.profile].rate_rps
+        if len(item.members) > 1:
+            rate_rps = pools.get((item.members, item.profile), {}).get(tenant.name, 0.0)
+        else:
+            rate_rps = tenant.operating_points[item.profile].rate_rps
         for span_s in item.served:
             _add(serving, rate_rps, starts_s, *span_s)
         for span_s in ((item.begin_s, item.up_s), (item.end_s, item.gone_s)):

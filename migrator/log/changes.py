@@ -8,7 +8,7 @@ destruction and creation of instances, loading of libraries and model. The run's
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,10 @@ INFERENCE, RETRAINING = "inference", "retraining"
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance with one owner, from its creation to its end.
+    """An instance as one tenant has it, from its creation to its end, or while the same tenants share it.
 
     Attributes:
-        name: Unique over the run.
+        name: Unique over the run; the same of all who share it, and when they are others.
         placement: Where it lies.
         compute_slices: How many it holds.
         tenant: Whose it is.
@@ -38,6 +38,7 @@ class Instance:
         end_s: No batch begins from here on; infinite while it lives.
         gone_s: Its slices are free; infinite while it lives.
         ready: The first ``ready`` record; ``None`` if its worker never was.
+        members: All who share it; the tenant alone where nobody does.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Instance:
     end_s: float
     gone_s: float
     ready: Ready | None
+    members: tuple[str, ...]
 
     @property
     def profile(self) -> str:
@@ -70,7 +72,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class LayoutChange:
-    """One change of the layout; the bring-up is what was put up before a run's, or a joined run's, first window."""
+    """One change of the layout; the bring-up is what was put up before a run's, or a joined run's, first window.
+
+    An instance of a pool stands there once for each member. ``passed`` went on under other holders, as they have it.
+    """
 
     window: int
     begin_s: float
@@ -78,11 +83,17 @@ class LayoutChange:
     started: tuple[Instance, ...]
     stopped: tuple[Instance, ...]
     is_bring_up: bool
+    passed: tuple[Instance, ...] = ()
+
+    @property
+    def begun(self) -> tuple[Instance, ...]:
+        """All that begins with it."""
+        return self.started + self.passed
 
 
 def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
     """The log's changes, in order."""
-    instances = _instances_in(log)
+    instances, n_passed = _instances_in(log), Counter[str]()
     intents = {entry.n: entry.record for entry in log.entries_of(Intent)}
     changes: list[LayoutChange] = []
     calls: list[Call] = []
@@ -93,14 +104,18 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
             case Outcome(intent=n, begin_s=begin_s, end_s=end_s, error=None):
                 calls.append(Call(intents[n].call, intents[n].placement, begin_s, end_s))
             case Change() as change:
+                n_passed.update(item.instance for item in change.passed)
                 changes.append(
                     LayoutChange(
                         window=change.window,
                         begin_s=change.begin_s,
                         calls=tuple(calls),
-                        started=tuple(instances[item.instance] for item in change.started),
-                        stopped=tuple(instances[item.instance] for item in change.stopped),
+                        started=tuple(one for item in change.started for one in instances[item.instance][0]),
+                        stopped=tuple(one for item in change.stopped for one in instances[item.instance][-1]),
                         is_bring_up=change.begin_s < change.window * log.header.window_s,
+                        passed=tuple(
+                            one for item in change.passed for one in instances[item.instance][n_passed[item.instance]]
+                        ),
                     )
                 )
                 calls = []
@@ -109,9 +124,13 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
     return tuple(changes)
 
 
-def _instances_in(log: ReadLog) -> dict[str, Instance]:
-    """By id."""
+def _instances_in(log: ReadLog) -> dict[str, list[list[Instance]]]:
+    """By id, those of each time in which the same tenants held it, in order."""
     changes = log.of(Change)
+    held: defaultdict[str, list[Started]] = defaultdict(list)
+    for change in changes:
+        for item in (*change.started, *change.passed):
+            held[item.instance].append(item)
     stopped_s = {item.instance: (item.end_s, item.gone_s) for change in changes for item in change.stopped}
     stopped_s |= _cut_off(log, stopped_s.keys())
     workers: defaultdict[str | None, list[Ready | Failed]] = defaultdict(list)
@@ -119,11 +138,7 @@ def _instances_in(log: ReadLog) -> dict[str, Instance]:
         if isinstance(entry.record, Ready | Failed):
             workers[entry.record.instance].append(entry.record)
     log_ends_s = log.entries[-1].at_s
-    return {
-        item.instance: _instance(item, stopped_s.get(item.instance, _NEVER_S), workers[item.instance], log_ends_s)
-        for change in changes
-        for item in change.started
-    }
+    return {name: _stays(own, stopped_s.get(name, _NEVER_S), workers[name], log_ends_s) for name, own in held.items()}
 
 
 _NEVER_S = math.inf, math.inf
@@ -144,23 +159,48 @@ def _cut_off(log: ReadLog, stopped: Container[str]) -> dict[str, tuple[float, fl
     return found
 
 
+def _stays(
+    held: Sequence[Started], stopped_s: tuple[float, float], workers: Sequence[Ready | Failed], log_ends_s: float
+) -> list[list[Instance]]:
+    """An instance as each tenant has it, in each time in which the same tenants held it."""
+    ends_s = [*((item.begin_s, item.begin_s) for item in held[1:]), stopped_s]
+    since_s: dict[str, float] = {}
+    found = []
+    for item, (end_s, gone_s) in zip(held, ends_s, strict=True):
+        since_s = {name: since_s.get(name, item.begin_s) for name in item.members}
+        found.append(
+            [
+                _instance(item, name, (end_s, gone_s), workers if len(held) == len(since_s) == 1 else own, log_ends_s)
+                for name, from_s in since_s.items()
+                for own in ([one for one in workers if one.tenant == name and _at_s(one) >= from_s],)
+            ]
+        )
+    return found
+
+
+def _at_s(worker: Ready | Failed) -> float:
+    return worker.ready_s if isinstance(worker, Ready) else worker.failed_s
+
+
 def _instance(
-    started: Started, stopped_s: tuple[float, float], workers: Sequence[Ready | Failed], log_ends_s: float
+    held: Started, tenant: str, stopped_s: tuple[float, float], workers: Sequence[Ready | Failed], log_ends_s: float
 ) -> Instance:
     end_s, gone_s = stopped_s
-    first_s = [worker.ready_s if isinstance(worker, Ready) else worker.failed_s for worker in workers[:1]]
+    first_s = [_at_s(worker) for worker in workers[:1]]
+    spans = ((max(from_s, held.begin_s), to_s) for from_s, to_s in _served(workers, end_s))
     return Instance(
-        name=started.instance,
-        placement=started.placement,
-        compute_slices=started.compute_slices,
-        tenant=started.tenant,
-        task=started.task,
-        begin_s=started.begin_s,
-        up_s=min(first_s[0] if first_s else log_ends_s, end_s),
-        served=_served(workers, end_s),
+        name=held.instance,
+        placement=held.placement,
+        compute_slices=held.compute_slices,
+        tenant=tenant,
+        task=held.task,
+        begin_s=held.begin_s,
+        up_s=min(max(first_s[0] if first_s else log_ends_s, held.begin_s), end_s),
+        served=tuple(span_s for span_s in spans if span_s[0] <= span_s[1]),
         end_s=end_s,
         gone_s=gone_s,
         ready=next((worker for worker in workers if isinstance(worker, Ready)), None),
+        members=held.members,
     )
 
 

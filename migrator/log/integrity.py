@@ -114,10 +114,20 @@ class _SoFar:
         for new in record.started:
             if new.instance in self._instances:
                 raise LogError(f"instance {new.instance} starts twice; {ALTERED}")
-            points, profile = self._points.get(new.tenant), new.placement.partition("@")[0]
-            if points is None or (new.task == "inference" and profile not in points):
-                raise LogError(f"instance {new.instance} starts for {new.tenant}, which cannot use it; {ALTERED}")
+            self._check_members(new)
             self._instances.add(new.instance)
+        for passed in record.passed:
+            if passed.instance not in self._instances or passed.instance in self._stopped:
+                raise LogError(f"instance {passed.instance} goes on, but is not there; {ALTERED}")
+            self._check_members(passed)
+
+    def _check_members(self, new: records.Started) -> None:
+        """Refuse an instance for a tenant that cannot use it; what serves a pool is not what serves each alone."""
+        profile, is_shared = new.placement.partition("@")[0], len(new.members) > 1
+        for name in new.members:
+            points = self._points.get(name)
+            if points is None or (new.task == "inference" and not is_shared and profile not in points):
+                raise LogError(f"instance {new.instance} starts for {name}, which cannot use it; {ALTERED}")
 
     def _take_ending(self, record: records.RunFinished | records.Interrupted) -> None:
         if isinstance(record, records.RunFinished) and self._n_finished < self._header.windows:

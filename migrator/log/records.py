@@ -25,6 +25,8 @@ Knows = Annotated[str, Meta(pattern="^(forecast|past|ahead|window|run)$")]
 Sharing = Annotated[str, Meta(pattern="^(instances|shares|turns)$")]
 Task = Annotated[str, Meta(pattern="^(inference|retraining)$")]
 Per = Annotated[str, Meta(pattern="^(window|step)$")]
+Holder = str | tuple[str, ...]
+"""Who holds an instance: a tenant, or the members of a pool."""
 Json = dict[str, Any]
 """A part of a problem or plan file, whose own reader checks it where it is used."""
 
@@ -334,6 +336,16 @@ class WarmUp(Part, frozen=True, kw_only=True):
     """By tenant, until its worker trains."""
 
 
+class Pool(Part, frozen=True, kw_only=True):
+    """Tenants whose inference holds instances together in a window, as a [problem file](problem-file.md) has them."""
+
+    members: tuple[str, ...]
+    overhead_s: Amount
+    """What the plan reckons a start in a new instance to take, until all of them are served."""
+    capability_rps: dict[str, dict[str, Number]]
+    """By profile, then by member."""
+
+
 class Outlook(Part, frozen=True):
     """What is expected of a tenant's model after the window."""
 
@@ -397,6 +409,8 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     asked_s: Number | None = None
     """When its plan was begun, where that was before the window: from what was known then, and from what was expected
     of the window's start, of the models' accuracies and of what retrainings bring."""
+    pools: tuple[Pool, ...] = ()
+    """Only where tenants share instances; who is in none has its own."""
 
 
 class MeasuredModel(Part, frozen=True, kw_only=True):
@@ -559,8 +573,14 @@ class OfInstance(Part, frozen=True, kw_only=True):
     instance: str
     placement: str
     compute_slices: Count
-    tenant: str
+    tenant: Holder
+    """A tenant, or a list of those of a pool."""
     task: Task
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All whose it is."""
+        return (self.tenant,) if isinstance(self.tenant, str) else self.tenant
 
 
 class Stopped(OfInstance, frozen=True, kw_only=True):
@@ -591,10 +611,13 @@ class Change(InWindow, frozen=True, kw_only=True, tag="change"):
     """Later than planned where the driver was busy, or where it waited for a retraining that took longer."""
     stopped: tuple[Stopped, ...]
     started: tuple[Started, ...]
-    layout: tuple[tuple[str, str, Task], ...]
+    layout: tuple[tuple[str, Holder, Task], ...]
     """Who holds what afterwards: `[placement, tenant, task]`."""
     undone: tuple[str, ...] = ()
     """What is missing or would not go in spite of all attempts, and why."""
+    passed: tuple[Started, ...] = ()
+    """Instances that go on under other holders, of whom one at least served in it before: who is in it no more stops at
+    once, and who was not yet starts. Also where a pool's member starts again that was given up."""
 
 
 class Others(InWindow, frozen=True, kw_only=True, tag="others"):
@@ -641,7 +664,10 @@ class OfWorker(InWindow, frozen=True, kw_only=True):
 
 
 class Ready(OfWorker, frozen=True, kw_only=True, tag="ready"):
-    """A worker is ready; a serving one that has failed is started again in its instance, and another one follows."""
+    """A worker is ready; a serving one that has failed is started again in its instance, and another one follows.
+
+    In an instance of a pool each member has its own.
+    """
 
     task: Task
     ready_s: Number

@@ -350,7 +350,7 @@ def _serving_in(log: ReadLog, changes: Iterable[LayoutChange]) -> Mapping[tuple[
     starts_s = [start_s for start_s, _ in windows]
     found: defaultdict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for change in changes:
-        for item in change.started:
+        for item in change.begun:
             for span_s in item.served if item.task == INFERENCE else ():
                 first = bisect_right(starts_s, span_s[0] - log.header.window_s)
                 for _, window in windows[first : bisect_left(starts_s, span_s[1])]:

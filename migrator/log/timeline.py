@@ -12,7 +12,7 @@ import numpy as np
 from executor.catalogue import gpu_model
 from executor.mig import Placement
 from migrator.log import records
-from migrator.log.account import could_serve
+from migrator.log.account import could_serve, pool_rates_rps
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
 from migrator.log.live import known_of
 from migrator.log.runlog import ReadLog
@@ -211,7 +211,7 @@ def _accuracies(log: ReadLog) -> dict[str, list[_Step]]:
 def courses(log: ReadLog) -> dict[str, Course]:
     """By tenant, in the log's order."""
     changes = changes_in(log)
-    instances = [item for change in changes for item in change.started if item.task == INFERENCE]
+    instances = [item for change in changes for item in change.begun if item.task == INFERENCE]
     accuracies = _accuracies(log)
     return {
         tenant.name: _course(
@@ -234,7 +234,7 @@ def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance],
         for key, series in counted.items():
             series[window * window_s : (window + 1) * window_s] = getattr(own, key) or np.nan
     is_instances = log.header.sharing == "instances"
-    could = could_serve(tenant, instances, starts_s)[0] if is_instances else counted["could_serve"]
+    could = could_serve(tenant, instances, starts_s, pool_rates_rps(log))[0] if is_instances else counted["could_serve"]
     forecast = {key: unknown() for key in ("mean_rps", "low_rps", "high_rps")}
     for started in log.of(records.WindowStarted):
         own_forecast = started.forecast.tenants[tenant.name]

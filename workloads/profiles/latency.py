@@ -28,6 +28,16 @@ class LatencyCurve:
         """The curve of a worker that takes ``factor`` > 0 times as long."""
         return LatencyCurve(self.batches, tuple(seconds * factor for seconds in self.latency_s))
 
+    def of_processes(self, processes: int, batch_limit: int) -> LatencyCurve:
+        """The curve of that many workers that share a turn of up to ``processes * batch_limit`` requests equally.
+
+        Each takes one of ⌈requests / processes⌉; the turn ends with the last. It is exact up to that many requests.
+        """
+        points: dict[int, float] = {}
+        for part in range(1, batch_limit + 1):
+            points[(part - 1) * processes + 1] = points[part * processes] = self.at(part)
+        return LatencyCurve(tuple(points), tuple(points.values()))
+
     def at(self, batch: int) -> float:
         """Seconds for ``batch`` requests: linear between measured batches.
 

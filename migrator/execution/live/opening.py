@@ -41,6 +41,7 @@ from workloads.learning.models import libraries
 from workloads.live.generator import OUTCOME, STATUSES
 from workloads.live.messages import Counts, Status
 from workloads.live.model import factory
+from workloads.serving.pool import Lane
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class LiveQueues:
         servers: Mapping[str, Sequence[Server]],  # noqa: ARG002 - as the simulation's
         accuracies: Sequence[AccuracyTimeline],  # noqa: ARG002
         until_s: float,
+        lanes: Sequence[Lane] = (),  # noqa: ARG002
     ) -> list[Outcomes]:
         """What became known by now of the requests that arrived before ``until_s``."""
         records = self._fresh(requests)

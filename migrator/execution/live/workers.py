@@ -161,13 +161,13 @@ class LiveWorkers:
             if group.is_leaving:
                 return  # nothing can get into the instance, and that is told
 
-    def drain(self, instance_id: str) -> float:
+    def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002 - live runs have no pools
         """They take no further batch; when they should be gone."""
         group = self._groups[instance_id]
         batch_s = self._dismiss(group)
         return self._clock.now_s + batch_s
 
-    def stop(self, instance_id: str) -> Failed | None:
+    def stop(self, instance_id: str, tenant: str) -> Failed | None:  # noqa: ARG002 - live runs have no pools
         """End the processes; how they failed, if they had by now and unheard."""
         group = self._groups.pop(instance_id)
         self._take(self._site.received(-math.inf))

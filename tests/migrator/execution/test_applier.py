@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from executor.gpu import LOOK_EVERY_S, GpuInstance
 from executor.mig import OwnedLayout
 from executor.sim import Faults, SimGpu
 from migrator.execution import events
-from migrator.execution.applier import MAX_STARTS, STAYS_S, Applier, Backend, Sight
+from migrator.execution.applier import MAX_STARTS, STAYS_S, Applier, Backend, Live, Sight
 from migrator.execution.changes import Change, ChangeOutcome, Training
 from migrator.execution.seams import Happening, Ready
 from migrator.log.records import Intent, Outcome, Record, Wall
@@ -26,6 +27,7 @@ from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
 
 GPU = gpu_model("a100-80gb")
 A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)
+AB, BC = Owner("a", Task.INFERENCE, ("b",)), Owner("b", Task.INFERENCE, ("c",))
 TRAINING = Owner("a", Task.RETRAINING)
 
 
@@ -44,25 +46,30 @@ def tenant(name: str) -> Tenant:
     )
 
 
+def joint_points(members: tuple[str, ...]) -> dict[str, dict[str, OperatingPoint]]:
+    point = OperatingPoint("2g.20gb", 4, 2, 80.0, 0.05, LatencyCurve((1, 4), (0.02, 0.05)))
+    return {name: dict.fromkeys(members, point) for name in ("2g.20gb", "3g.40gb")}
+
+
 class SilentWorkers:
     """Workers of which nothing is heard; an instance cannot be destroyed under one, and what was asked is kept."""
 
     def __init__(self, gpu: SimGpu, clock: Clock) -> None:
         self._gpu, self._clock = gpu, clock
-        self.running: dict[str, tuple[int, Owner]] = {}
+        self.running: dict[tuple[str, str], tuple[int, Owner]] = {}
         self.starts: list[tuple[float, str, int]] = []
 
     def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
         del training
         self._gpu.attach(instance.gi_id, str(owner))
-        self.running[instance_id] = (instance.gi_id, owner)
+        self.running[instance_id, owner.tenant] = (instance.gi_id, owner)
         self.starts.append((self._clock.now_s, str(owner), n_at_once))
 
-    def drain(self, instance_id: str) -> float:  # noqa: ARG002
+    def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002
         return -math.inf
 
-    def stop(self, instance_id: str) -> None:
-        gi_id, owner = self.running.pop(instance_id)
+    def stop(self, instance_id: str, tenant: str) -> None:
+        gi_id, owner = self.running.pop((instance_id, tenant))
         self._gpu.detach(gi_id, str(owner))
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
@@ -77,8 +84,9 @@ class Stage:
         self.clock = VirtualClock(0.0)
         self.gpu = SimGpu(GPU, self.clock)
         self.workers = SilentWorkers(self.gpu, self.clock)
-        tenants = {name: tenant(name) for name in ("a", "b")}
-        self.applier = Applier(Backend(self.gpu, self.clock, self.workers), tenants, self.clock.now_s)
+        tenants = {name: tenant(name) for name in ("a", "b", "c")}
+        backend, now_s = Backend(self.gpu, self.clock, self.workers), self.clock.now_s
+        self.applier = Applier(backend, tenants, now_s, joint_points=joint_points)
         self.notes: list[Record] = []
 
     def note(self, record: Record, wall: Wall | None = None) -> int:
@@ -97,19 +105,33 @@ class Stage:
         """Carry a change out in which all that is new is ready at once."""
         outcome = self.apply(change(self.clock.now_s, held))
         for item in outcome.started:
-            self.ready(item.instance_id)
+            for name in item.owner.members:
+                self.ready(item.instance_id, name)
         return outcome
 
-    def ready(self, instance_id: str) -> None:
-        live = self.applier.live(instance_id)
-        assert live is not None
-        self.applier.ready(live, Ready(self.clock.now_s, instance_id))
+    def live(self, instance_id: str) -> Live:
+        found = self.applier.live(instance_id)
+        assert found is not None
+        return found
+
+    def ready(self, instance_id: str, name: str | None = None) -> None:
+        self.applier.ready(self.live(instance_id), Ready(self.clock.now_s, instance_id, tenant=name))
+
+    def fail(self, instance_id: str, name: str) -> None:
+        """Let a worker in the instance die."""
+        self.workers.stop(instance_id, name)
+        self.applier.failed(self.live(instance_id), name)
+
+    @property
+    def served(self) -> dict[str, list[str]]:
+        """By lane, who is served there."""
+        return {lane.lane_id: [server.tenant for server in lane.servers] for lane in self.applier.lanes}
 
     def end(self, instance_id: str) -> None:
         """Let the retraining in the instance be done."""
         live = self.applier.live(instance_id)
         assert live is not None
-        live.is_over = True
+        live.end()
 
     def servers(self, name: str) -> Sequence[Server]:
         return self.applier.servers.get(name, ())
@@ -182,6 +204,118 @@ def test_an_instance_handed_over_stays_and_starts_another_worker() -> None:
     assert [str(item.owner) for item in outcome.started] == ["b/inference"]
     assert stage.workers.starts[-1] == (20.0, "b/inference", 1)
     assert [owner for _, owner in stage.workers.running.values()] == [B]
+
+
+def test_an_instance_of_a_pool_starts_a_worker_for_each_member_and_serves_who_is_ready() -> None:
+    stage = Stage()
+    first, second = stage.apply(change(0.0, {"2g.20gb@0": AB, "3g.40gb@4": AB})).started
+    assert [(owner, n) for _, owner, n in stage.workers.starts] == [("a/inference", 4), ("b/inference", 4)] * 2
+    assert stage.served == {}
+    stage.clock.sleep_until(5.0)
+    stage.ready(first.instance_id, "b")
+    assert stage.served == {first.instance_id: ["b"]}
+    assert stage.applier.needs_replan(1e9)
+    for live, name in ((first, "a"), (second, "a"), (second, "b")):
+        stage.ready(live.instance_id, name)
+    assert stage.served == {first.instance_id: ["a", "b"], second.instance_id: ["a", "b"]}
+    assert not stage.applier.needs_replan(1e9)
+    assert stage.applier.servers == {}
+
+
+def test_a_member_is_served_in_turns_of_all_its_processes() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": AB})
+    ((server, _),) = [lane.servers for lane in stage.applier.lanes]
+    assert (server.tenant, server.server_id, server.batch_limit) == ("a", "2g.20gb@0#1/a", 8)
+    assert [server.latency.at(n) for n in (1, 2, 8)] == pytest.approx([0.02, 0.02, 0.05])
+
+
+def test_a_member_that_fails_starts_again_while_others_are_served() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": AB}).started
+    stage.fail(started.instance_id, "a")
+    assert stage.served == {started.instance_id: ["b"]}
+    assert stage.workers.starts[-1][1:] == ("a/inference", 1)
+    assert stage.applier.needs_replan(0.0)
+    ((_, owner, ready_s),) = stage.applier.serving_from_s(0.0)
+    assert (owner, ready_s) == (AB, stage.clock.now_s + 2.0)
+    stage.ready(started.instance_id, "a")
+    assert stage.served == {started.instance_id: ["a", "b"]}
+    assert not stage.applier.needs_replan(0.0)
+
+
+def test_a_member_that_was_given_up_holds_no_instance_until_a_plan_begins_with_it() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": AB}).started
+    while ("2g.20gb@0#1", "a") in stage.workers.running:
+        stage.fail(started.instance_id, "a")
+    assert [owner for _, owner, _ in stage.applier.serving_from_s(60.0)] == [B]
+    assert stage.apply(Change(60.0, stage.applier.layout, ())).is_empty
+    outcome = stage.apply(change(61.0, {"2g.20gb@0": AB}))
+    assert (outcome.started, outcome.stopped, len(outcome.passed)) == ((), (), 1)
+    assert stage.workers.starts[-1] == (61.0, "a/inference", 1)
+    stage.ready(started.instance_id, "a")
+    assert stage.served == {started.instance_id: ["a", "b"]}
+
+
+def test_a_pool_keeps_an_instance_of_others_who_share_a_member_with_it() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": AB}).started
+    (instance,) = stage.gpu.instances()
+    busy = {"2g.20gb@0#1/a": 20.03}
+    (passed,) = stage.apply(change(20.0, {"2g.20gb@0": BC}, promised_s=24.0), busy).passed
+    assert (passed.instance_id, passed.owner, passed.begin_s, passed.promised_s) == ("2g.20gb@0#1", BC, 20.0, 24.0)
+    assert stage.gpu.instances() == (instance,)
+    assert {name for _, name in stage.workers.running} == {"b", "c"}
+    assert stage.workers.starts[-1] == (20.0, "c/inference", 1)
+    assert stage.served == {started.instance_id: ["b"]}
+    # What was in service ends first, whoever left.
+    assert [server.ready_s for server in stage.applier.lanes[0].servers] == [20.03]
+    assert stage.applier.layout.owner(instance.placement) == BC
+    stage.clock.sleep_until(22.0)
+    stage.ready(started.instance_id, "c")
+    assert stage.served == {started.instance_id: ["b", "c"]}
+
+
+def test_a_tenant_alone_comes_to_share_its_instance_and_to_have_it_alone_again() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": A}).started
+    busy = {server.server_id: 20.01 + 0.01 * place for place, server in enumerate(stage.servers("a"))}
+    stage.apply(change(20.0, {"2g.20gb@0": AB}), busy)
+    assert stage.servers("a") == ()
+    assert [server.ready_s for server in stage.applier.lanes[0].servers] == pytest.approx([20.03])
+    stage.ready(started.instance_id, "b")
+    stage.apply(change(30.0, {"2g.20gb@0": A}), {"2g.20gb@0#1/b": 30.05})
+    assert stage.applier.lanes == []
+    assert [server.server_id for server in stage.servers("a")] == [f"2g.20gb@0#1/{place}" for place in range(3)]
+    assert {server.ready_s for server in stage.servers("a")} == {30.05}
+    assert {name for _, name in stage.workers.running} == {"a"}
+    assert len(stage.workers.starts) == 2
+
+
+def test_an_instance_of_which_nobody_is_left_starts_anew() -> None:
+    stage = Stage()
+    (started,) = stage.hold({"2g.20gb@0": AB}).started
+    outcome = stage.apply(change(20.0, {"2g.20gb@0": Owner("c", Task.INFERENCE)}))
+    assert ([one.instance_id for one in outcome.stopped], outcome.passed) == ([started.instance_id], ())
+    assert {name for _, name in stage.workers.running} == {"c"}
+
+
+def test_a_dropped_instance_of_a_pool_finishes_whatever_batch_it_has() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": AB, "2g.20gb@4": A})
+    (stopped,) = stage.apply(change(20.0, {"2g.20gb@4": A}), {"2g.20gb@0#1/b": 20.4}).stopped
+    assert (stopped.owner, stopped.drained_s, stopped.gone_s) == (AB, pytest.approx(20.4), pytest.approx(20.6))
+    assert len(stage.workers.running) == 1
+
+
+def test_new_weights_are_loaded_when_the_lane_is_free_and_pause_their_member_alone() -> None:
+    stage = Stage()
+    stage.hold({"2g.20gb@0": AB})
+    stage.applier._tenants["a"] = replace(tenant("a"), swap_s=0.5)
+    ready_s = stage.clock.now_s
+    stage.applier.take_over("a", 20.0, {"2g.20gb@0#1/b": 20.04})
+    assert [server.ready_s for server in stage.applier.lanes[0].servers] == [20.54, ready_s]
 
 
 def test_a_retraining_serves_nobody() -> None:
@@ -259,7 +393,7 @@ def test_what_serves_is_told_with_its_readiness() -> None:
     stage = Stage()
     stage.hold({"1g.10gb@4": TRAINING, "2g.20gb@0": A})
     ready_s = stage.clock.now_s
-    assert stage.applier.serving_from_s(60.0) == ((GPU.placement("2g.20gb@0"), "a", ready_s),)
+    assert stage.applier.serving_from_s(60.0) == ((GPU.placement("2g.20gb@0"), A, ready_s),)
 
 
 def test_what_starts_to_serve_is_told_with_when_it_should_be_ready() -> None:
@@ -303,10 +437,10 @@ def test_a_serving_worker_that_fails_is_started_again_a_few_times() -> None:
     live = stage.applier.live(started.instance_id)
     assert live is not None
     for n_starts in range(2, 2 + MAX_STARTS):  # the first got ready
-        stage.workers.stop(started.instance_id)
+        stage.workers.stop(started.instance_id, "a")
         stage.applier.failed(live)
         assert (stage.servers("a"), len(stage.workers.starts)) == ((), n_starts)
-    stage.workers.stop(started.instance_id)
+    stage.workers.stop(started.instance_id, "a")
     stage.applier.failed(live)
     assert stage.workers.running == {}
     assert stage.applier.needs_replan(0.0)
@@ -320,7 +454,7 @@ def test_a_worker_that_was_given_up_is_tried_again_where_a_plan_begins_with_it()
     live = stage.applier.live(started.instance_id)
     assert live is not None
     while stage.workers.running:
-        stage.workers.stop(started.instance_id)
+        stage.workers.stop(started.instance_id, "a")
         stage.applier.failed(live)
     outcome = stage.hold({"2g.20gb@0": A})
     assert [item.instance_id for item in outcome.stopped] == [started.instance_id]
@@ -332,7 +466,7 @@ def test_a_worker_that_is_back_serves_and_has_not_strayed() -> None:
     (started,) = stage.hold({"2g.20gb@0": A}).started
     live = stage.applier.live(started.instance_id)
     assert live is not None
-    stage.workers.stop(started.instance_id)
+    stage.workers.stop(started.instance_id, "a")
     stage.applier.failed(live)
     assert stage.applier.needs_replan(0.0)
     stage.ready(started.instance_id)
@@ -345,7 +479,7 @@ def test_a_retraining_that_fails_is_not_started_again_and_blocks_nothing() -> No
     (started,) = stage.hold({"1g.10gb@4": TRAINING}).started
     live = stage.applier.live(started.instance_id)
     assert live is not None
-    stage.workers.stop(started.instance_id)
+    stage.workers.stop(started.instance_id, "a")
     stage.applier.failed(live)
     assert stage.applier.failed_retrainings == {TRAINING}
     assert not stage.applier.is_blocked(change(5.0, {}))
@@ -358,7 +492,7 @@ def test_an_instance_whose_worker_starts_again_can_be_dropped() -> None:
     (started,) = stage.hold({"2g.20gb@0": A}).started
     live = stage.applier.live(started.instance_id)
     assert live is not None
-    stage.workers.stop(started.instance_id)
+    stage.workers.stop(started.instance_id, "a")
     stage.applier.failed(live)
     assert stage.apply(change(20.0, {})).undone == ()
     assert (stage.workers.running, stage.gpu.instances()) == ({}, ())

@@ -138,7 +138,7 @@ class Chain:
                         self._applier.ready(live, happening)
                         is_late, found = happening.at_s > live.started.promised_s, self._facts.late
                     case Finished():
-                        live.is_over = True
+                        live.end()
                         promised_s = self._ends_s[live.owner.tenant, str(live.placement)]
                         is_late, found = happening.at_s > promised_s + EPS_S, self._facts.killed
                     case Failed():

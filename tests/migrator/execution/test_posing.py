@@ -90,7 +90,7 @@ def test_a_shifted_state_tells_the_same_from_later_on() -> None:
 
 
 def test_what_really_stands_is_held_from_when_it_is_ready() -> None:
-    standing = ((at("2g.20gb@0"), "a", 40.0), (at("3g.40gb@4"), "b", 103.5))
+    standing = ((at("2g.20gb@0"), A, 40.0), (at("3g.40gb@4"), B, 103.5))
     state = state_of(standing, 100.0, 1.0)
     assert state.held == (HeldInstance(at("2g.20gb@0"), "a", 0), HeldInstance(at("3g.40gb@4"), "b", 4))
     assert state.next_epoch_step == 4

@@ -95,10 +95,10 @@ class DrawingWorkers:
         self._gpu.attach(instance.gi_id, str(owner))
         self._clients[instance_id] = (instance.gi_id, owner, False)
 
-    def drain(self, instance_id: str) -> float:  # noqa: ARG002
+    def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002
         return -math.inf
 
-    def stop(self, instance_id: str) -> Failed | None:
+    def stop(self, instance_id: str, tenant: str) -> Failed | None:  # noqa: ARG002
         gi_id, owner, _ = self._clients.pop(instance_id)
         self._gpu.detach(gi_id, str(owner))
         return None
@@ -124,7 +124,7 @@ class DrawingWorkers:
         if is_ready and owner.task is Task.RETRAINING and u < 0.2:
             return [Finished(now_s, name)]
         if is_ready and owner.task is Task.INFERENCE and u < 0.02:
-            self.stop(name)
+            self.stop(name, owner.tenant)
             return [Failed(now_s, name, "drawn")]
         return []
 
@@ -626,7 +626,7 @@ def drawn_ready_s(n_before: int) -> float:
     instance = gpu.create(placement)
     for number in range(n_before):
         workers.start(f"before{number}", instance, Owner("language", Task.INFERENCE), 1)
-        workers.stop(f"before{number}")
+        workers.stop(f"before{number}", "language")
     clock.sleep_until(31.0)
     workers.start("one", instance, Owner("vision", Task.INFERENCE), 1)
     return workers.happenings(1e6)[0].at_s

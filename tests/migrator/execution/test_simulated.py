@@ -58,7 +58,7 @@ class Stage:
         self.clock.sleep_until(window * WINDOW_S)
         begin_s = self.start(name)
         (ready,) = self.workers.happenings(self.clock.now_s + 100)
-        self.workers.stop(name)
+        self.workers.stop(name, "a")
         self.gpu.destroy(self.instance.gi_id)
         return ready.at_s - begin_s
 
@@ -122,7 +122,7 @@ def test_of_a_worker_that_was_stopped_nothing_is_heard() -> None:
     stage = Stage()
     stage.start("x", TRAINING)
     stage.start("y", where="1g.10gb@1")
-    stage.workers.stop("x")
+    stage.workers.stop("x", "a")
     assert [item.instance_id for item in stage.heard(100.0)] == ["y"]
 
 
@@ -131,7 +131,7 @@ def test_an_instance_stands_as_long_as_its_worker_runs() -> None:
     stage.start("x")
     with pytest.raises(InUseError, match="a/inference"):
         stage.gpu.destroy(stage.instance.gi_id)
-    stage.workers.stop("x")
+    stage.workers.stop("x", "a")
     stage.gpu.destroy(stage.instance.gi_id)
     assert stage.gpu.instances() == ()
 

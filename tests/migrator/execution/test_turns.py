@@ -360,7 +360,7 @@ def test_a_turn_is_worth_more_once_a_checkpoint_is_served(assembled: Assemble, m
 
     def revalued(turns: Turns, trained: Trained) -> None:
         revalue(turns, trained)
-        worths.append((trained.checkpoint, turns._servings[0].worth))
+        worths.append((trained.checkpoint, turns._worths[0]))
 
     monkeypatch.setattr(Turns, "_revalue", revalued)
     run_of(assembled(CHECKPOINTS), TimeSharing())

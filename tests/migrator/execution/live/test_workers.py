@@ -286,16 +286,16 @@ def test_the_rest_of_an_instances_processes_is_not_started_where_one_cannot_be(
 
 def test_a_worker_that_drains_takes_no_batch_and_its_end_is_no_news(stage: Stage) -> None:
     name = stage.serving()
-    assert stage.workers.drain("1c@0#1") == pytest.approx(70.12)
+    assert stage.workers.drain("1c@0#1", "a") == pytest.approx(70.12)
     assert stage.site.orders == [Drain(name)]
     assert stage.becomes(name, State.GONE, "drained") + stage.happens(stage.exited(name)) == []
-    assert stage.workers.stop("1c@0#1") is None
+    assert stage.workers.stop("1c@0#1", "a") is None
 
 
 def test_a_failure_that_was_not_heard_is_the_answer_to_a_stop(stage: Stage) -> None:
     name = stage.serving()
     stage.site.coming.append(stage.exited(name, code=1, error="it broke"))
-    assert stage.workers.stop("1c@0#1") == Failed(70.0, "1c@0#1", "it broke")
+    assert stage.workers.stop("1c@0#1", "a") == Failed(70.0, "1c@0#1", "it broke")
     assert stage.happens() == []
 
 
@@ -398,7 +398,7 @@ def test_a_checkpoint_that_nobody_takes_over_is_for_workers_to_come(stage: Stage
 def test_a_failure_whose_checkpoint_is_being_loaded_is_the_answer_to_a_stop(stage: Stage) -> None:
     name = stage.serving()
     stage.tells(stage.training(), STARTED, HALF, LATE)
-    assert stage.workers.stop("1c@3#9") == Failed(70.0, "1c@3#9", f"{LEFT} is being loaded")
+    assert stage.workers.stop("1c@3#9", "a") == Failed(70.0, "1c@3#9", f"{LEFT} is being loaded")
     assert stage.happens(Loaded(name, stage.models.now.version, 0.002)) == []
 
 

@@ -1,0 +1,186 @@
+"""Queues of tenants that come to share lanes, and to have servers of their own again: no request is lost or doubled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from migrator.execution.requests import SimulatedQueues, connected
+from workloads.profiles.latency import LatencyCurve
+from workloads.serving.advance import advance
+from workloads.serving.pool import Lane, PoolState
+from workloads.serving.pool import advance as advance_pool
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
+from workloads.traffic.luck import service_jitter
+
+NAMES = ("a", "b", "c", "d")
+END_S = 12.0
+ACCURACIES = [AccuracyTimeline((0.0, 5.0), (0.4 + 0.1 * place, 0.6)) for place in range(len(NAMES))]
+JITTER = service_jitter(3, 0.2)
+WEIGHTS = (1.0, 2.0, 0.5, 1.0)
+
+
+def requests_of(seed: int) -> list[Requests]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for name in NAMES:
+        arrival_s = np.sort(rng.uniform(0, END_S - 1, rng.integers(200, 900)))
+        found.append(Requests(name, float(rng.uniform(0.1, 0.3)), arrival_s, rng.random(len(arrival_s))))
+    return found
+
+
+def server(tenant: str, server_id: str, ready_s: float = 0.0) -> Server:
+    slow = 1 + NAMES.index(tenant) / 4
+    return Server(tenant, server_id, ready_s, math.inf, LatencyCurve((1, 8), (0.01 * slow, 0.03 * slow)), 8)
+
+
+def lane(instance: str, *members: str) -> Lane:
+    return Lane(instance, tuple(server(name, f"{instance}/{name}") for name in members))
+
+
+def queues() -> SimulatedQueues:
+    return SimulatedQueues(len(NAMES), JITTER, weights=WEIGHTS, turn_cost=0.05)
+
+
+def assert_same(found: Outcomes, expected: Outcomes) -> None:
+    for key in ("index", "answer_s", "in_time", "correct"):
+        np.testing.assert_array_equal(getattr(found, key), getattr(expected, key))
+
+
+def together(pieces: Sequence[Outcomes]) -> Outcomes:
+    keys = ("index", "answer_s", "in_time", "correct")
+    return Outcomes(*(np.concatenate([getattr(one, key) for one in pieces]) for key in keys))
+
+
+def test_tenants_whom_lanes_connect_are_together() -> None:
+    lanes = [lane("x", "c"), lane("y", "a", "d"), lane("z", "d", "c")]
+    assert connected(NAMES, lanes) == [(0, 2, 3), (1,)]
+    assert connected(NAMES, []) == [(0,), (1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_shares_lanes_is_served_as_the_kernel_has_it_and_who_does_not_as_alone(seed: int) -> None:
+    requests, lanes = requests_of(seed), [lane("x#1", "a", "c"), lane("y#2", "a", "c")]
+    servers = {"b": [server("b", "u#3/0"), server("b", "u#3/1")], "d": [server("d", "v#4/0")]}
+    ours = queues()
+    found = [ours.advance(requests, servers, ACCURACIES, until_s, lanes) for until_s in (0.7, 3.1, 3.2, END_S)]
+    pooled = [requests[0], requests[2]]
+    _, piece = advance_pool(
+        pooled,
+        PoolState.at_start(2),
+        lanes,
+        [ACCURACIES[0], ACCURACIES[2]],
+        END_S,
+        JITTER,
+        weights=[WEIGHTS[0], WEIGHTS[2]],
+        turn_cost=0.05,
+    )
+    _, alone = advance(requests[1], queues().states[1], servers["b"], ACCURACIES[1], END_S, JITTER)
+    for index, expected in ((0, piece.outcomes[0]), (2, piece.outcomes[1]), (1, alone)):
+        assert_same(together([one[index] for one in found]), expected)
+
+
+Layout = tuple[Mapping[str, Sequence[Server]], Sequence[Lane]]
+
+
+def drawn(rng: np.random.Generator, before: Layout, now_s: float, busy_until_s: Mapping[str, float]) -> Layout:
+    """What stands next: instances that stay are partly passed on, some members' processes gone, some new."""
+    servers: dict[str, list[Server]] = {}
+    lanes: list[Lane] = []
+    last = {one.lane_id: one for one in before[1]}
+    old = {one.server_id.partition("/")[0]: one for own in before[0].values() for one in own}
+    for number in range(3):
+        members = tuple(name for name in NAMES if rng.random() < 0.5)
+        instance = f"i#{number}" if rng.random() < 0.7 else f"i#{number}-{now_s:.3f}"
+        there = [*last[instance].servers] if instance in last else [old[instance]] if instance in old else []
+        free_s = max([now_s, *(busy_until_s.get(one.server_id, now_s) for one in there)])
+        if len(members) == 1:
+            servers.setdefault(members[0], []).append(server(members[0], f"{instance}/0", free_s))
+        elif members:
+            lanes.append(Lane(instance, tuple(server(name, f"{instance}/{name}", free_s) for name in members)))
+    return servers, lanes
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_shared_when_each_request_is_resolved_once_and_no_instance_does_two_things(seed: int) -> None:
+    rng, requests, ours = np.random.default_rng(seed), requests_of(seed), queues()
+    found: list[list[Outcomes]] = [[] for _ in NAMES]
+    layout: Layout = ({}, [])
+    for now_s in np.sort(rng.uniform(0, END_S, 25)).tolist():
+        for index, outcomes in enumerate(ours.advance(requests, *_given(layout, now_s))):
+            found[index].append(outcomes)
+        assert len({state.now_s for state in ours.states}) == 1
+        layout = drawn(rng, layout, now_s, ours.busy_until_s)
+    for index, outcomes in enumerate(ours.advance(requests, *_given(({}, []), math.inf))):
+        found[index].append(outcomes)
+    for index, (own, pieces) in enumerate(zip(requests, found, strict=True)):
+        merged = together(pieces)
+        np.testing.assert_array_equal(merged.index, np.arange(len(own)))
+        answered = ~merged.dropped
+        assert (merged.answer_s[answered] > own.arrival_s[answered]).all()
+        state = ours.states[index]
+        assert (state.head, dict(state.busy_until)) == (len(own), {})
+
+
+def _given(
+    layout: Layout, until_s: float
+) -> tuple[Mapping[str, Sequence[Server]], list[AccuracyTimeline], float, Sequence[Lane]]:
+    return layout[0], ACCURACIES, until_s, layout[1]
+
+
+def test_a_lane_goes_on_when_a_member_s_process_is_gone_with_its_batch() -> None:
+    requests, ours = requests_of(1), queues()
+    both = lane("x#1", "a", "b")
+    ours.advance(requests, {}, ACCURACIES, 0.5, [both])
+    until_s = 0.5
+    while "x#1/a" not in ours.busy_until_s:
+        until_s += 0.005
+        ours.advance(requests, {}, ACCURACIES, until_s, [both])
+    lost, end_s = ours.states[0].in_service("x#1/a"), ours.busy_until_s["x#1/a"]
+    assert len(lost.index) > 0
+    ours.advance(requests, {}, ACCURACIES, (until_s + end_s) / 2, [Lane("x#1", both.servers[1:])])
+    assert set(ours.busy_until_s) == {"x#1/b"}
+    assert len(ours.states[0].in_service("x#1/a").index) == 0
+
+
+def test_a_turn_costs_where_another_member_had_the_lane_before_it_was_passed_on() -> None:
+    """Two requests, one after the other, on a lane of two and then of two others."""
+    slo_s, latency = 1.0, LatencyCurve((1,), (0.1,))
+
+    def one(name: str) -> Server:
+        return Server(name, f"x#1/{name}", 0.0, math.inf, latency, 1)
+
+    arrivals = {"a": [0.0], "b": [1.0], "c": [2.0], "d": [3.0, 4.0]}
+    requests = [Requests(name, slo_s, np.array(at_s), np.zeros(len(at_s))) for name, at_s in arrivals.items()]
+    ours = SimulatedQueues(len(NAMES), None, turn_cost=0.5)
+    took_s: dict[str, list[float]] = {}
+    steps = ((1.5, "ab"), (2.5, "bc"), (3.5, "cd"), (5.0, "d"))
+    for until_s, members in steps:
+        outcomes = ours.advance(requests, {}, ACCURACIES, until_s, [Lane("x#1", tuple(map(one, members)))])
+        for own, piece in zip(requests, outcomes, strict=True):
+            took_s.setdefault(own.tenant, []).extend((piece.answer_s - own.arrival_s[piece.index]).tolist())
+    assert took_s == {
+        "a": [pytest.approx(0.1)],
+        "b": [pytest.approx(0.15)],
+        "c": [pytest.approx(0.15)],
+        "d": [pytest.approx(0.15), pytest.approx(0.1)],
+    }
+
+
+def test_new_weights_count_from_the_next_batch_and_luck_is_the_same_in_every_partition() -> None:
+    requests = requests_of(2)
+    idle = [replace(own, slo_s=0.3) for own in requests]
+    pooled, alone = queues(), queues()
+    lanes = [lane("x#1", "a", "b"), lane("y#2", "a", "b")]
+    servers = {name: [server(name, f"{name}#{n}/0") for n in range(2)] for name in ("a", "b")}
+    shared = pooled.advance(idle, {}, ACCURACIES, END_S, lanes)
+    own = alone.advance(idle, servers, ACCURACIES, END_S)
+    for index in (0, 1):
+        both = ~shared[index].dropped & ~own[index].dropped
+        settled = both & ((shared[index].answer_s < 5.0) == (own[index].answer_s < 5.0))
+        settled &= (np.abs(own[index].answer_s - 5.0) > 0.5) & (np.abs(shared[index].answer_s - 5.0) > 0.5)
+        np.testing.assert_array_equal(shared[index].correct[settled], own[index].correct[settled])

@@ -1,0 +1,732 @@
+"""Lanes that all members of a pool share by turns: earliest deadline first, training in the gaps.
+
+A lane is an instance of a pool, or the whole GPU. It does one thing at a time: a batch of one member's requests, or a
+piece of one retraining. Each member has one queue for all lanes. A lane serves a member from that member's ``ready_s``
+there until its ``end_s``; a batch in service is finished even after that. What happens at a moment at which a lane is
+idle and a request waits that it serves, or a retraining that is done there, in this order, until no such lane is left:
+
+1. Each member's lane is that of the idle ones that serve it on which the batch of min(queue length, batch limit) would
+   last least (ties: by rank). Its oldest request is dropped while its deadline has passed, or is before the end of that
+   batch on that lane.
+2. The first retraining that is ready, and whose lane is idle, does a piece if it lags: if more of it is left than its
+   pace times the seconds until it is due. On its lane it first lets members of more worth be served that, after the
+   piece, could not wait (below). (It does not where it would be late without all of the time from now on, but for a
+   piece.)
+3. Of the members with requests that still wait, the one whose oldest has the earliest deadline (ties: the order of the
+   members) is served min(queue length, batch limit) of its oldest on its lane. A member is passed over where, after its
+   batch, those of more worth on that lane could not wait.
+4. If nobody is served, the retraining of step 2 does a piece. With ``trains_in_slack`` it also does so before step 3
+   if, after the piece, all could wait that the lane serves. Requests then wait, and are served in larger batches.
+
+Members *can wait* until a lane is free again if all of their waiting requests could be answered by the earliest
+deadline of these, from that moment on, one member after the other, each in turns of its own: in full batches at the
+rate of all lanes that serve the member now, idle or busy. So the seconds that this lane alone would take are divided
+by how many times its rate all of these lanes have together (a lane's rate is its batch limit over the seconds of such
+a batch), and what a turn costs is added once, as all lanes turn at the same time. Lanes that are idle count for no
+more than others, and what they answer before this lane is free does not count. A member that this lane does not serve
+now loses nothing by what the lane does, and does not count. Of those with a lane the member of most worth is never
+passed over, so no lane is idle while a request waits that it serves.
+
+A turn, or a piece of training, lasts longer by the share ``turn_cost`` if it does not follow something of the same
+member and task on its lane. What a lane does first does not, unless the state says that others had it before.
+
+What a second is worth that is spent on a member is its weight × its accuracy in service × its rate on the lane that
+has the highest of those that serve it, all at that moment: so worth follows the accuracy, in the middle of a piece,
+too, and is the same on all lanes. (By each lane's own rate, two lanes could wait for each other.) Where a caller gives
+worths, as turns of a whole GPU do, they stay as they are.
+
+Nothing is pre-empted. A request whose deadline has passed would be dropped by any later decision before anything is
+taken, so it does not matter when it goes, and outcomes do not depend on the pieces of time. With one member a pool is
+:mod:`workloads.serving.pull`; members in one lane are a GPU that is shared by turns.
+
+In the compiled loop a piece's open requests, all members' one after the other, are arrays, which :class:`_Floor`
+describes. A *place* is an index into the requests of all members, a *rank* one into the lanes, by id.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate
+from operator import attrgetter
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from executor.compiled import compiled, inlined
+from workloads.arrays import BoolArray, FloatArray, IntArray
+from workloads.profiles.latency import LatencyCurve
+from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, latency_table
+from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
+from workloads.training import FULL
+
+_Value = TypeVar("_Value")
+
+_REACHED, _NEEDS_FACTORS = -1, -2
+"""Why the loop ended, if not because of a job."""
+
+_OTHERS, _NOBODYS = -1, -2
+"""Whose turn it was, if no member's."""
+
+_TRAINING, _NOTHING = -1, -2
+"""What a lane began last, if no member's batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """An instance that serves all members of a pool, batches of one member at a time.
+
+    Attributes:
+        lane_id: Unique in the pool; the same in every piece. Lanes are ranked by it.
+        servers: How it serves each member, and from when until when; at most one a member. A member without one is not
+            served here.
+
+    Raises:
+        ValueError: Two servers are of one tenant.
+    """
+
+    lane_id: str
+    servers: tuple[Server, ...]
+
+    def __post_init__(self) -> None:
+        tenants = [one.tenant for one in self.servers]
+        if len(set(tenants)) < len(tenants):
+            raise ValueError(f"lane {self.lane_id}: one server a tenant, got those of {tenants}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """A retraining that is not done, or what of it lies between two checkpoints.
+
+    Attributes:
+        tenant_index: The tenant of the model.
+        window: The window of the data.
+        left_s: Seconds of the lane that it still needs, > 0.
+        piece_s: Seconds after which requests may go first, > 0; the last piece may be shorter.
+        ready_s: Earliest begin.
+        has_begun: Whether a piece was done.
+        pace: Share of the time that it is to have until it is due, in [0, 1]; 0: it never goes before requests.
+        due_s: When it is to be done.
+        worth: Members whose requests are of more worth do not come to be late by its going first.
+        option: How the model is retrained.
+        checkpoint: The part of the retraining that is done with it; ``None`` for all of it.
+        lane_id: Where it is done; ``None``: on the first lane. Without that lane it waits.
+    """
+
+    tenant_index: int
+    window: int
+    left_s: float
+    piece_s: float
+    ready_s: float
+    has_begun: bool = False
+    pace: float = 0.0
+    due_s: float = math.inf
+    worth: float = 0.0
+    option: str = FULL
+    checkpoint: float | None = None
+    lane_id: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("left_s", "piece_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"training job: {name} {getattr(self, name)}: must be finite and above 0")
+        if math.isnan(self.ready_s):
+            raise ValueError("training job: ready_s must be a number")
+        if not 0 <= self.pace <= 1:
+            raise ValueError(f"training job: pace {self.pace}: must be from 0 to 1")
+        if math.isnan(self.due_s):
+            raise ValueError("training job: due_s must be a number")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """What one piece hands to the next. Everything before ``now_s`` has happened, nothing after it.
+
+    Attributes:
+        queues: By member, at least one; all have come as far. What is in service there goes by ``server_id``.
+        jobs: Retrainings to be done, the first one first.
+        busy_until: By ``lane_id``, when the lane has finished what it does; idle lanes are absent.
+        holders: By ``lane_id``, whose turn it is: a member's requests; from ``len(queues)`` on, its training; −1: of
+            somebody else. Lanes that did nothing yet are absent.
+        serving: By ``lane_id``, the member and the ``server_id`` of the batch in service, if there is one.
+    """
+
+    queues: tuple[QueueState, ...]
+    jobs: tuple[TrainingJob, ...] = ()
+    busy_until: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    holders: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    serving: Mapping[str, tuple[int, str]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def at_start(cls, n_members: int, others: Sequence[str] = ()) -> PoolState:
+        """Idle lanes before the first request; somebody else had those of ``others``, so that a first turn costs."""
+        return cls((QueueState(),) * n_members, holders=MappingProxyType(dict.fromkeys(others, _OTHERS)))
+
+    @property
+    def now_s(self) -> float:
+        """The time reached."""
+        return self.queues[0].now_s
+
+    def in_service(self, lane_id: str) -> tuple[int, Outcomes] | None:
+        """The member whose batch the lane has in service, and the outcomes already recorded for it; or ``None``.
+
+        These answers are lost if the lane, or the member's process there, fails at ``now_s``.
+        """
+        if lane_id not in self.serving:
+            return None
+        member, server_id = self.serving[lane_id]
+        return member, self.queues[member].in_service(server_id)
+
+    def freed(self, lane_id: str) -> PoolState:
+        """The state if what the lane does ends now: a member's process failed there, and the others go on."""
+        queues = list(self.queues)
+        if lane_id in self.serving:
+            member, server_id = self.serving[lane_id]
+            own = queues[member]
+            queues[member] = replace(
+                own, busy_until=_without(own.busy_until, server_id), batches=_without(own.batches, server_id)
+            )
+        busy_until, serving = _without(self.busy_until, lane_id), _without(self.serving, lane_id)
+        return replace(self, queues=tuple(queues), busy_until=busy_until, serving=serving)
+
+
+def _without(values: Mapping[str, _Value], name: str) -> Mapping[str, _Value]:
+    return MappingProxyType({key: value for key, value in values.items() if key != name})
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Batches of requests in the order in which they began. All arrays are ``(k,)`` and read-only.
+
+    Attributes:
+        tenant_index: The tenant of each.
+        begin_s: When each begins.
+        end_s: When it is answered.
+        rank: Its lane's place among the piece's, by id.
+    """
+
+    tenant_index: IntArray
+    begin_s: FloatArray
+    end_s: FloatArray
+    rank: IntArray
+
+    def __post_init__(self) -> None:
+        for array in (self.tenant_index, self.begin_s, self.end_s, self.rank):
+            array.setflags(write=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """What happened in a piece of time.
+
+    Attributes:
+        outcomes: By member, of the requests that were resolved; without gaps, also from piece to piece.
+        batches: Those that began.
+        finished: The retraining whose last piece began, and so ended this piece.
+        finished_s: When it is done.
+    """
+
+    outcomes: tuple[Outcomes, ...]
+    batches: Batches
+    finished: TrainingJob | None = None
+    finished_s: float = math.inf
+
+
+class _Floor(NamedTuple):
+    """What the loop reads and writes; what it updates, or sets anew at each moment, is named last.
+
+    Attributes:
+        latency_s: ``(n_lanes, n_members, most + 1)``: seconds by batch size.
+        limits: ``(n_lanes, n_members)``: most requests in one batch.
+        rates_rps: ``(n_lanes, n_members)``: requests a second in full batches.
+        served_s: ``(2, n_lanes, n_members)``: from when, and until when, the lane serves the member.
+        worth: ``(n_lanes, n_members)``: of the lanes that serve the member now, the highest is what a second spent
+            on its requests is worth, but for ``eras``.
+        from_s: ``(n_members, n_eras)``: begins of eras; times that never come fill it up.
+        eras: ``(2, n_members, n_eras)``: accuracy, and what worth is multiplied by.
+        requests: ``(3, N)``: arrival, deadline and luck.
+        in_slack: As ``trains_in_slack`` of :func:`advance`, as is ``turn_cost``.
+        bounds: ``(3, n_members)``: place of the oldest unresolved, of the first that has not arrived, and the member's
+            end. The first two are updated.
+        jobs: ``(8, n_jobs)``: seconds left (updated) and of a piece, ready from, pace, due, worth, holder of its turns,
+            and rank (−1: nowhere).
+        free_s: ``(n_lanes,)``: when the lane has finished what it does.
+        holders: ``(n_lanes,)``: whose turn it is: a member's requests; from ``n_members`` on, its training; −1: of
+            somebody else; −2: nobody's yet.
+        taken: ``(3, n_lanes)``: what each lane began last: member (−1: a piece of training), first place and size.
+        answer_s: ``(N,)``: by place. As it was where a request is dropped, and so ``in_time`` and ``correct``.
+        batches: ``(4, N)``: tenant, begin, end and rank of each batch.
+        era: ``(n_members,)``: place of the era.
+        now: ``(2, n_lanes, n_members)``: worth at this moment (−inf: the lane does not serve the member now), and how
+            many times the lane's rate all lanes have together.
+        lanes: ``(n_members,)``: rank of each member's lane; −1: it has none, or nothing waits.
+    """
+
+    latency_s: FloatArray
+    limits: IntArray
+    rates_rps: FloatArray
+    served_s: FloatArray
+    worth: FloatArray
+    from_s: FloatArray
+    eras: FloatArray
+    requests: FloatArray
+    in_slack: bool
+    turn_cost: float
+    bounds: IntArray
+    jobs: FloatArray
+    free_s: FloatArray
+    holders: IntArray
+    taken: IntArray
+    answer_s: FloatArray
+    in_time: BoolArray
+    correct: BoolArray
+    batches: FloatArray
+    era: IntArray
+    now: FloatArray
+    lanes: IntArray
+
+
+@inlined
+def _first_after(times_s: FloatArray, row: int, first: int, end: int, time_s: float) -> int:
+    """The first place of the row in ``[first, end)`` with a time after ``time_s``; or ``end``. Times ascend."""
+    while first < end and times_s[row, first] <= time_s:
+        first += 1
+    return first
+
+
+@inlined
+def _next_chance(floor: _Floor, from_s: float) -> float:
+    """The first moment from ``from_s`` on at which a lane is idle and something waits for it; inf: never."""
+    chance_s = np.inf
+    for member in range(floor.bounds.shape[1]):
+        if floor.bounds[0, member] < floor.bounds[2, member]:
+            oldest_s = max(from_s, floor.requests[0, floor.bounds[0, member]])
+            for rank in range(len(floor.free_s)):
+                at_s = max(oldest_s, floor.free_s[rank], floor.served_s[0, rank, member])
+                if at_s < floor.served_s[1, rank, member]:
+                    chance_s = min(chance_s, at_s)
+    for job in range(floor.jobs.shape[1]):
+        rank = int(floor.jobs[7, job])
+        if rank >= 0:
+            chance_s = min(chance_s, max(from_s, floor.free_s[rank], floor.jobs[2, job]))
+    return chance_s
+
+
+@inlined
+def _look_up(floor: _Floor, now_s: float) -> float:
+    """Set ``era`` and ``now``; the next moment at which they may not be the same."""
+    changes_s, n_eras = np.inf, floor.from_s.shape[1]
+    for member in range(len(floor.era)):
+        era = _first_after(floor.from_s, member, floor.era[member] + 1, n_eras, now_s) - 1
+        floor.era[member], all_rps, worth = era, 0.0, -np.inf
+        if era + 1 < n_eras:
+            changes_s = min(changes_s, floor.from_s[member, era + 1])
+        for rank in range(len(floor.free_s)):
+            ready_s, end_s = floor.served_s[0, rank, member], floor.served_s[1, rank, member]
+            if ready_s <= now_s < end_s:
+                worth = max(worth, floor.worth[rank, member] * floor.eras[1, member, era])
+                all_rps += floor.rates_rps[rank, member]
+            if now_s < end_s:
+                changes_s = min(changes_s, end_s if ready_s <= now_s else ready_s)
+        for rank in range(len(floor.free_s)):
+            is_served = floor.served_s[0, rank, member] <= now_s < floor.served_s[1, rank, member]
+            floor.now[0, rank, member] = worth if is_served else -np.inf
+            floor.now[1, rank, member] = all_rps / floor.rates_rps[rank, member]
+    return changes_s
+
+
+@inlined
+def _longer(floor: _Floor, rank: int, holder: int) -> float:
+    """What the time of the lane's next turn is multiplied by if it is this holder's."""
+    return 1.0 if floor.holders[rank] == holder or floor.holders[rank] == _NOBODYS else 1.0 + floor.turn_cost
+
+
+@inlined
+def _batch_s(floor: _Floor, rank: int, member: int, n_waiting: int) -> float:
+    """Seconds that the lane's next turn would last if so many requests of the member wait."""
+    n_taken = min(n_waiting, floor.limits[rank, member])
+    return float(floor.latency_s[rank, member, n_taken] * _longer(floor, rank, member))
+
+
+@inlined
+def _drop_the_late(floor: _Floor, now_s: float) -> None:
+    """Set ``lanes``, and drop each member's oldest requests that cannot be answered there in time."""
+    for member in range(len(floor.lanes)):
+        end = floor.bounds[2, member]
+        head = _first_after(floor.requests, 1, floor.bounds[0, member], end, now_s)
+        seen = _first_after(floor.requests, 0, max(floor.bounds[1, member], head), end, now_s)
+        best, best_s = -1, np.inf
+        for rank in range(len(floor.free_s)):
+            if head < seen and floor.free_s[rank] <= now_s and floor.now[0, rank, member] > -np.inf:
+                batch_s = _batch_s(floor, rank, member, seen - head)
+                if batch_s < best_s:
+                    best, best_s = rank, batch_s
+        while best >= 0 and head < seen:
+            if floor.requests[1, head] >= now_s + _batch_s(floor, best, member, seen - head):
+                break
+            head += 1
+        floor.bounds[0, member], floor.bounds[1, member] = head, seen
+        floor.lanes[member] = best if head < seen else -1
+
+
+@inlined
+def _can_wait(floor: _Floor, rank: int, above: float, until_s: float) -> bool:
+    """Whether all members of more worth on this lane can wait if it is busy until then."""
+    drained_s, due_s = 0.0, np.inf
+    for member in range(len(floor.lanes)):
+        n_waiting, limit = floor.bounds[1, member] - floor.bounds[0, member], floor.limits[rank, member]
+        if floor.now[0, rank, member] > above and n_waiting > 0:
+            n_full, latency_s = n_waiting // limit, floor.latency_s
+            alone_s = n_full * latency_s[rank, member, limit] + latency_s[rank, member, n_waiting - n_full * limit]
+            drained_s += alone_s / floor.now[1, rank, member]
+            drained_s += floor.turn_cost * latency_s[rank, member, min(n_waiting, limit)]
+            due_s = min(due_s, floor.requests[1, floor.bounds[0, member]])
+    return bool(until_s + drained_s <= due_s)
+
+
+@inlined
+def _next_served(floor: _Floor, kept_rank: int, above: float, now_s: float) -> int:
+    """Of the members that need not be passed over, the one with the earliest deadline; −1: no such.
+
+    The lane of ``kept_rank`` is kept for those of more worth than ``above``.
+    """
+    chosen, chosen_s = -1, np.inf
+    for member in range(len(floor.lanes)):
+        rank, head = floor.lanes[member], floor.bounds[0, member]
+        if rank >= 0 and floor.requests[1, head] < chosen_s:
+            worth = floor.now[0, rank, member]
+            until_s = now_s + _batch_s(floor, rank, member, floor.bounds[1, member] - head)
+            if (rank != kept_rank or worth > above) and _can_wait(floor, rank, worth, until_s):
+                chosen, chosen_s = member, floor.requests[1, head]
+    return chosen
+
+
+@inlined
+def _first_ready(floor: _Floor, now_s: float) -> int:
+    """The first job that is ready and whose lane is idle; −1: none is."""
+    for job in range(floor.jobs.shape[1]):
+        rank = int(floor.jobs[7, job])
+        if floor.jobs[2, job] <= now_s and rank >= 0 and floor.free_s[rank] <= now_s:
+            return job
+    return -1
+
+
+@inlined
+def _yields_to(floor: _Floor, job: FloatArray, now_s: float) -> float:
+    """Those of more worth than this are served before a piece of the job, a column of ``jobs``; inf: nobody is."""
+    rank = int(job[7])
+    trained_s = now_s + _longer(floor, rank, int(job[6])) * min(job[0], job[1])
+    if floor.in_slack and _can_wait(floor, rank, -np.inf, trained_s):
+        return np.inf
+    if not (job[3] > 0.0 and job[0] > job[3] * (job[4] - now_s)):
+        return -np.inf
+    would_be_late = now_s + (1.0 + floor.turn_cost) * job[0] + job[1] >= job[4]
+    return np.inf if would_be_late or _can_wait(floor, rank, job[5], trained_s) else float(job[5])
+
+
+@inlined
+def _serve(floor: _Floor, member: int, n_begun: int, now_s: float, factor: float) -> None:
+    """Begin a batch of the member on its lane."""
+    rank, head = floor.lanes[member], floor.bounds[0, member]
+    n_taken = min(floor.bounds[1, member] - head, floor.limits[rank, member])
+    end_s = now_s + floor.latency_s[rank, member, n_taken] * factor * _longer(floor, rank, member)
+    for place in range(head, head + n_taken):
+        floor.answer_s[place] = end_s
+        floor.in_time[place] = end_s <= floor.requests[1, place]
+        floor.correct[place] = floor.requests[2, place] < floor.eras[0, member, floor.era[member]]
+    floor.batches[0, n_begun], floor.batches[1, n_begun] = member, now_s
+    floor.batches[2, n_begun], floor.batches[3, n_begun] = end_s, rank
+    floor.free_s[rank], floor.holders[rank] = end_s, member
+    floor.taken[0, rank], floor.taken[1, rank], floor.taken[2, rank] = member, head, n_taken
+    floor.bounds[0, member] += n_taken
+
+
+@inlined
+def _train(floor: _Floor, job: int, now_s: float) -> bool:
+    """Begin a piece of the job; whether it is the last."""
+    rank, holder = int(floor.jobs[7, job]), int(floor.jobs[6, job])
+    piece_s = min(floor.jobs[0, job], floor.jobs[1, job])
+    floor.free_s[rank] = now_s + piece_s * _longer(floor, rank, holder)
+    floor.holders[rank], floor.taken[0, rank] = holder, _TRAINING
+    is_last = floor.jobs[0, job] <= floor.jobs[1, job]
+    if not is_last:
+        floor.jobs[0, job] -= piece_s
+    return bool(is_last)
+
+
+@compiled
+def take_turns(
+    floor: _Floor, factors: FloatArray, n_used: IntArray, now_s: float, until_s: float, n_begun: int
+) -> tuple[float, int, int]:
+    """The time reached, the batches begun, and why the loop ended.
+
+    The reason is the job whose last piece began, −1 (``until_s`` is reached) or −2 (a member's factors are used up).
+    After −2 call again with further factors.
+
+    Beside what stands on the floor:
+        factors: ``(n_members, n_factors)``: what the latencies of the batches to come are multiplied by; perhaps empty.
+        n_used: ``(n_members,)``: how many of the factors, which is to say batches. Updated.
+        n_begun: Batches recorded so far.
+    """
+    changes_s, n_factors = -np.inf, factors.shape[1]
+    while True:
+        chance_s = _next_chance(floor, now_s)
+        if chance_s >= until_s:
+            break
+        now_s = chance_s
+        if now_s >= changes_s:
+            changes_s = _look_up(floor, now_s)
+        _drop_the_late(floor, now_s)
+        job, kept_rank, above = _first_ready(floor, now_s), -1, -np.inf
+        if job >= 0:
+            kept_rank, above = int(floor.jobs[7, job]), _yields_to(floor, floor.jobs[:, job], now_s)
+        urgent = _next_served(floor, kept_rank, above, now_s)
+        if urgent >= 0:
+            if n_used[urgent] == n_factors > 0:
+                return now_s, n_begun, _NEEDS_FACTORS
+            _serve(floor, urgent, n_begun, now_s, factors[urgent, n_used[urgent]] if n_factors > 0 else 1.0)
+            n_begun += 1
+            n_used[urgent] += 1
+        elif job >= 0 and _train(floor, job, now_s):
+            return now_s, n_begun, job
+    for member in range(len(floor.lanes)):
+        head, end = floor.bounds[0, member], floor.bounds[2, member]
+        floor.bounds[0, member] = _first_after(floor.requests, 1, head, end, until_s)
+    return until_s, n_begun, _REACHED
+
+
+def advance(
+    requests: Sequence[Requests],
+    state: PoolState,
+    lanes: Sequence[Lane],
+    accuracies: Sequence[AccuracyTimeline],
+    until_s: float,
+    service_jitter: ServiceJitter | None = None,
+    *,
+    weights: Sequence[float] | None = None,
+    worths: Sequence[float] | None = None,
+    trains_in_slack: bool = False,
+    turn_cost: float = 0.0,
+) -> tuple[PoolState, Piece]:
+    """The state at ``until_s``, or at the moment at which the last piece of a retraining begins, if that is earlier.
+
+    The caller may then say what accuracy the new model gives from ``finished_s`` on, and call again. A batch is
+    recorded when it begins; its answer may come after ``until_s``. At ``until_s`` every request whose deadline has
+    come is resolved, so ``until_s = inf`` drains the queues. Any pieces give the same, if jobs are added before they
+    are ready, also when a piece does not know yet of servers with ``ready_s`` ≥ its end, or of ends ≥ its end. Servers,
+    and lanes, that have ended may be left out. ``requests``, ``accuracies``, ``weights`` and ``worths`` have one entry
+    a member, in the same order; servers of other tenants are passed over.
+
+    Args:
+        requests: Of each member.
+        state: Where the piece begins.
+        lanes: All that stand in the piece.
+        accuracies: Of each member's models.
+        until_s: Where the piece ends.
+        service_jitter: Makes batches shorter and longer than planned.
+        weights: What a right answer in time is worth; 1 by default. With accuracies and rates it makes members' worth.
+        worths: What a second of any lane is worth that is spent on each, whatever the accuracy, in place of that; only
+            which is higher matters.
+        trains_in_slack: Whether a retraining also does a piece while requests wait, if all of them can.
+        turn_cost: The share ≥ 0 by which what does not follow something of the same member and task lasts longer; a
+            retraining's piece does no more for it.
+
+    Raises:
+        ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two lanes share an id.
+    """
+    if not until_s >= state.now_s:
+        raise ValueError(f"cannot advance the pool to {until_s} s: it stands at {state.now_s} s")
+    ordered = sorted(lanes, key=attrgetter("lane_id"))
+    if len({one.lane_id for one in ordered}) < len(ordered):
+        raise ValueError(f"lane ids must differ within a pool, got {[one.lane_id for one in ordered]}")
+    piece = _Piece(requests, state, ordered, until_s)
+    piece.set_up(accuracies, weights, worths, in_slack=trains_in_slack, turn_cost=turn_cost)
+    return piece.advanced(service_jitter)
+
+
+class _Piece:
+    """One piece as the arrays that go into the loop, and what came out of it."""
+
+    def __init__(self, requests: Sequence[Requests], state: PoolState, lanes: Sequence[Lane], until_s: float) -> None:
+        self._requests, self._state, self._lanes, self._until_s = requests, state, lanes, until_s
+        self._spans = [
+            slice(queue.head, int(own.arrival_s.searchsorted(until_s)))
+            for queue, own in zip(state.queues, requests, strict=True)
+        ]
+        self._ends = list(accumulate(span.stop - span.start for span in self._spans))
+        self._starts = [0, *self._ends[:-1]]
+        by_tenant = [{server.tenant: server for server in lane.servers} for lane in lanes]
+        self._servers = [[servers.get(own.tenant) for own in requests] for servers in by_tenant]
+
+    def set_up(
+        self,
+        accuracies: Sequence[AccuracyTimeline],
+        weights: Sequence[float] | None,
+        worths: Sequence[float] | None,
+        *,
+        in_slack: bool,
+        turn_cost: float,
+    ) -> None:
+        """Put everything on the floor."""
+        state, ids, shape = self._state, [one.lane_id for one in self._lanes], (len(self._lanes), len(self._requests))
+        curves = tuple(tuple(one and (one.latency, one.batch_limit) for one in servers) for servers in self._servers)
+        latency_s, limits, rates_rps = _tables(len(self._requests), curves)
+        from_s, eras = _eras(tuple(accuracies), worths is None)
+        if worths is None:
+            worth = rates_rps * np.array(weights or [1.0] * len(self._requests), dtype=np.float64)
+        else:
+            worth = np.array([list(worths)] * len(ids), dtype=np.float64).reshape(shape)
+        served = [one for servers in self._servers for one in servers]
+        served_s = [
+            [one.ready_s if one else math.inf for one in served],
+            [one.end_s if one else -math.inf for one in served],
+        ]
+        n_open = int(self._ends[-1])
+        requests = np.empty((3, n_open))
+        for own, span, start, end in zip(self._requests, self._spans, self._starts, self._ends, strict=True):
+            for row, column in zip(requests, (own.arrival_s, own.deadline_s, own.luck), strict=True):
+                row[start:end] = column[span]
+        in_time, correct = np.zeros((2, n_open), dtype=np.bool_)
+        jobs = [self._column(job, ids) for job in state.jobs]
+        self._floor = _Floor(
+            latency_s=latency_s,
+            limits=limits,
+            rates_rps=rates_rps,
+            served_s=np.array(served_s, dtype=np.float64).reshape(2, *shape),
+            worth=worth,
+            from_s=from_s,
+            eras=eras,
+            requests=requests,
+            in_slack=in_slack,
+            turn_cost=float(turn_cost),
+            bounds=np.array([self._starts, self._starts, self._ends], dtype=np.int64),
+            jobs=np.array(jobs, dtype=np.float64).reshape(-1, 8).T.copy(),
+            free_s=np.array([state.busy_until.get(one, state.now_s) for one in ids], dtype=np.float64),
+            holders=np.array([state.holders.get(one, _NOBODYS) for one in ids], dtype=np.int64),
+            taken=np.full((3, len(ids)), _NOTHING, dtype=np.int64),
+            answer_s=np.full(n_open, np.nan),
+            in_time=in_time,
+            correct=correct,
+            batches=np.empty((4, n_open)),
+            era=np.zeros(len(self._requests), dtype=np.int64),
+            now=np.empty((2, *shape)),
+            lanes=np.empty(len(self._requests), dtype=np.int64),
+        )
+
+    def advanced(self, jitter: ServiceJitter | None) -> tuple[PoolState, Piece]:
+        """The piece, its loop begun anew with every block of jitter."""
+        floor, n_batches = self._floor, np.array([queue.n_batches for queue in self._state.queues], dtype=np.int64)
+        now_s, n_begun, ending = self._state.now_s, 0, _NEEDS_FACTORS
+        while ending == _NEEDS_FACTORS:
+            blocks, n_used = np.divmod(n_batches, JITTER_BLOCK)
+            factors = self._factors(jitter, blocks.tolist())
+            now_s, n_begun, ending = take_turns(floor, factors, n_used, float(now_s), float(self._until_s), n_begun)
+            n_batches = blocks * JITTER_BLOCK + n_used
+        jobs = [self._job(place) for place in range(len(self._state.jobs))]
+        finished, finished_s = None, math.inf
+        if ending >= 0:
+            finished, finished_s = jobs.pop(ending), float(floor.free_s[int(floor.jobs[7, ending])])
+        tenants, begin_s, end_s, ranks = floor.batches[:, :n_begun].copy()
+        begun = Batches(tenants.astype(np.int64), begin_s, end_s, ranks.astype(np.int64))
+        outcomes = self._outcomes()
+        return self._state_after(now_s, n_batches.tolist(), outcomes, jobs), Piece(
+            outcomes, begun, finished, finished_s
+        )
+
+    def _factors(self, jitter: ServiceJitter | None, blocks: Sequence[int]) -> FloatArray:
+        """What latencies are multiplied by, by member and place in its block; empty without jitter."""
+        if jitter is None:
+            return np.empty((len(blocks), 0))
+        return np.stack([jitter.factors(own.tenant, block) for own, block in zip(self._requests, blocks, strict=True)])
+
+    def _column(self, job: TrainingJob, ids: Sequence[str]) -> list[float]:
+        """The job's in ``jobs``."""
+        lane_id = job.lane_id or next(iter(ids), None)
+        rank, holder = ids.index(lane_id) if lane_id in ids else -1, len(self._requests) + job.tenant_index
+        return [job.left_s, job.piece_s, job.ready_s, job.pace, job.due_s, job.worth, holder, rank]
+
+    def _job(self, place: int) -> TrainingJob:
+        job, left_s = self._state.jobs[place], float(self._floor.jobs[0, place])
+        return job if left_s == job.left_s else replace(job, left_s=left_s, has_begun=True)
+
+    def _outcomes(self) -> tuple[Outcomes, ...]:
+        found, floor = [], self._floor
+        for span, start, stop in zip(self._spans, self._starts, floor.bounds[0].tolist(), strict=True):
+            places, index = slice(start, stop), np.arange(span.start, span.start + stop - start, dtype=np.int64)
+            found.append(Outcomes(index, floor.answer_s[places], floor.in_time[places], floor.correct[places]))
+        return tuple(found)
+
+    def _state_after(
+        self, now_s: float, n_batches: Sequence[int], outcomes: Sequence[Outcomes], jobs: Sequence[TrainingJob]
+    ) -> PoolState:
+        before, busy_until, holders, serving = self._state, {}, {}, {}
+        ends_s: list[dict[str, float]] = [{} for _ in outcomes]
+        batches: list[dict[str, tuple[Outcomes, range | IntArray]]] = [{} for _ in outcomes]
+        lasts = zip(
+            *(own.tolist() for own in (self._floor.free_s, self._floor.holders, *self._floor.taken)), strict=True
+        )
+        for lane, servers, (free_s, holder, member, place, size) in zip(self._lanes, self._servers, lasts, strict=True):
+            name = lane.lane_id
+            if holder != _NOBODYS:
+                holders[name] = holder
+            if free_s <= now_s:
+                continue
+            busy_until[name] = free_s
+            if member >= 0 and (server := servers[member]) is not None:
+                first = self._spans[member].start + place - self._starts[member]
+                serving[name] = member, server.server_id
+                batches[member][server.server_id] = outcomes[member], range(first, first + size)
+            elif member == _NOTHING and name in before.serving:
+                serving[name] = owner, server_id = before.serving[name]
+                batches[owner][server_id] = before.queues[owner].batches[server_id]
+            if name in serving:
+                owner, server_id = serving[name]
+                ends_s[owner][server_id] = free_s
+        queues = [
+            QueueState(
+                span.start + len(own.index),
+                int(requests.arrival_s.searchsorted(now_s)),
+                MappingProxyType(ends_s[member]),
+                now_s,
+                n_batches[member],
+                batches=MappingProxyType(batches[member]),
+            )
+            for member, (span, own, requests) in enumerate(zip(self._spans, outcomes, self._requests, strict=True))
+        ]
+        by_lane = (MappingProxyType(busy_until), MappingProxyType(holders), MappingProxyType(serving))
+        return PoolState(tuple(queues), tuple(jobs), *by_lane)
+
+
+@lru_cache(maxsize=256)
+def _tables(
+    n_members: int, curves: tuple[tuple[tuple[LatencyCurve, int] | None, ...], ...]
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """``latency_s``, ``limits`` and ``rates_rps`` of the floor, read-only; 1 where a lane does not serve a member."""
+    most = max((one[1] for lane in curves for one in lane if one), default=1)
+    latency_s = np.ones((len(curves), n_members, most + 1))
+    limits = np.ones((len(curves), n_members), dtype=np.int64)
+    for rank, lane in enumerate(curves):
+        for member, one in enumerate(lane):
+            if one is not None:
+                limits[rank, member] = one[1]
+                latency_s[rank, member, : one[1] + 1] = latency_table(*one)
+    rates_rps = limits / np.take_along_axis(latency_s, limits[:, :, None], axis=2)[:, :, 0]
+    for array in (latency_s, limits, rates_rps):
+        array.setflags(write=False)
+    return latency_s, limits, rates_rps
+
+
+@lru_cache(maxsize=256)
+def _eras(accuracies: tuple[AccuracyTimeline, ...], worth_changes: bool) -> tuple[FloatArray, FloatArray]:
+    """``from_s`` and ``eras`` of the floor, read-only."""
+    n_eras = max(len(one.from_s) for one in accuracies)
+    from_s, eras = np.full((len(accuracies), n_eras), math.inf), np.ones((2, len(accuracies), n_eras))
+    for member, one in enumerate(accuracies):
+        from_s[member, : len(one.from_s)] = one.from_s
+        eras[: 1 + worth_changes, member, : len(one.from_s)] = one.accuracy
+    for array in (from_s, eras):
+        array.setflags(write=False)
+    return from_s, eras
