@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from executor.mig import GpuModel
 from forecaster.forecast import Forecaster
 from migrator.config import Config
+from workloads.profiles.operating_point import OperatingPoint, point_of
 from workloads.profiles.pool_points import JointPoints
 from workloads.profiles.table import ServiceProfiles
 from workloads.tenants import Tenant
@@ -40,3 +42,15 @@ class Setting:
     def joint_points(self) -> JointPoints:
         """How pools are served, as planning takes it; what runs has the same batches and processes."""
         return JointPoints(self.gpu, self.known_tenants, self.config.sharing.turn_cost)
+
+    def joint_servings(self, members: Sequence[str]) -> Mapping[str, Mapping[str, OperatingPoint]]:
+        """How an instance really serves each member of a pool, by profile: in the batches that planning chose."""
+        found = self.joint_points.of(members)
+        rows = {tenant.name: {row.key: row for row in tenant.rows} for tenant in self.tenants if tenant.name in members}
+        return {
+            profile: {
+                name: point_of(rows[name][point.row.key], rows[name].values())
+                for name, point in zip(found.members, points, strict=True)
+            }
+            for profile, points in found.points.items()
+        }

@@ -347,8 +347,9 @@ SECTIONS = (
     Section(
         "twenty",
         "Twenty tenants on one GPU",
-        "`configs/twenty.yaml`: seventeen light tenants and three heavier ones at load 0.5, more than a GPU has slices, "
-        "so that whoever gives each an instance of its own has no plan. Four windows, in the terms of the first table.",
+        "`configs/twenty.yaml`: seventeen light tenants and three heavier ones at load 0.5, more than a GPU has "
+        "slices, so that whoever gives each an instance of its own has no plan. Four windows, in the terms of the "
+        "first table.",
         (
             Experiment(
                 "twenty",

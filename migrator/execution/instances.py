@@ -391,7 +391,8 @@ class Instances:
         planned, self._opening = self._planned, own
         if not planned.plan_from_step and planned.problem.n_steps == self._setting.config.n_steps:
             was, own = planned.problem, replace(own, warm_ups=WarmUps.of(planned.problem))
-            problem = posed(self._setting, own, was.physical_initial, planned.forecast, unavailable=was.unavailable)
+            state, taken = was.physical_initial, was.unavailable
+            problem = posed(self._setting, own, state, planned.forecast, unavailable=taken, pools=planned.pools)
             self._planned = replace(planned, problem=problem)
 
     def _can_replan(self, asked: Asked, from_s: float) -> bool:

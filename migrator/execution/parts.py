@@ -123,13 +123,15 @@ def parts_on_instances(
     first_s = 0.0 if joins is None else joins.window * setting.config.window_s
     if queues is None:
         dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
-        queues = SimulatedQueues(len(setting.tenants), jitter_of(setting), dispatch)
+        weights, turn_cost = [tenant.weight for tenant in setting.tenants], setting.config.sharing.turn_cost
+        queues = SimulatedQueues(len(weights), jitter_of(setting), dispatch, weights=weights, turn_cost=turn_cost)
     if joins is not None:
         queues.begin(traffic.requests(first_s), first_s)
     opened = backend(first_s - lead_s(setting))
     solving = Solving(policy=policy, as_published=as_published, time_limit_s=time_limit_s)
     n_started = 0 if joins is None else joins.n_started
-    sharing = Instances(setting, opened, queues, tenants_that_run(setting), solving, first_s, n_started)
+    running = tenants_that_run(setting)
+    sharing = Instances(setting, opened, queues, running, solving, first_s, n_started, setting.joint_servings)
     models = models or tabled_models(setting, joins)
     return Parts(traffic, policy, sharing, opened.clock, queues, models, ending, joins, time_limit_s)
 
