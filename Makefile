@@ -60,7 +60,7 @@ $(NEWEST): pyproject.toml | $(STAMP)
 	$(COMPILE) $(VENV)/newest/lib || true
 
 test: $(STAMP) $(NEWEST)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m long
