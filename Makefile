@@ -6,8 +6,9 @@ STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
 NEWEST := $(VENV)/newest/.installed
 
-# What pip would do file by file, on all cores; a package may hold files that are not for this Python.
-COMPILE := @$(BIN)/python -W ignore -m compileall -qq -j 0
+# What pip would do file by file, on all cores, but for packages' own tests, a quarter of it all; a package may hold files
+# that are not for this Python.
+COMPILE := @$(BIN)/python -W ignore -m compileall -qq -j 0 -x '/tests/'
 
 # Tests start hundreds of processes: each would compile our sources anew where somebody has set this.
 export PYTHONDONTWRITEBYTECODE :=
@@ -60,7 +61,7 @@ $(NEWEST): pyproject.toml | $(STAMP)
 	$(COMPILE) $(VENV)/newest/lib || true
 
 test: $(STAMP) $(NEWEST)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m long
