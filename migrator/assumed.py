@@ -19,6 +19,7 @@ from migrator.setting import Setting
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.policies.policy import AnyPolicy
 from planner.problem import Problem, Reconfiguration
+from workloads.profiles.pool_points import CONTEXT_MIB
 from workloads.profiles.shares import measured_for, sensitivity_of
 from workloads.tenants import Tenant, drift_in
 
@@ -44,6 +45,8 @@ def assumed_in(
         found += [item for tenant in setting.tenants for item in _interference(tenant)]
     if sharing == "turns":
         found.append(_memory(setting))
+    if setting.config.sharing.may_pool and (policy is None or policy.has_pools):
+        found += [item for tenant in setting.tenants for item in _memory_in_pools(tenant)]
     return tuple(found)
 
 
@@ -125,9 +128,22 @@ def _interference(tenant: Tenant) -> Iterator[Assumed]:
 
 
 def _memory(setting: Setting) -> Assumed:
-    """That what takes turns is on the card all the time; service profiles have no figures that could be checked."""
-    source = "all fit at once, with activations and training states; profiles say nothing of memory"
+    """That what takes turns is on the card all the time; what profiles say of memory is not looked at."""
+    source = "all fit at once, with activations and training states; turns do not look at memory"
     return Assumed(None, "memory", float(len(setting.tenants)), "models", source)
+
+
+def _memory_in_pools(tenant: Tenant) -> Iterator[Assumed]:
+    """What is taken for a tenant's memory in instances that it shares, where its rows do not tell."""
+    if tenant.alone:
+        return
+    source = "not in the service profiles"
+    if any(row.weights_mib is None for row in tenant.rows):
+        yield Assumed(tenant.name, "memory of weights and processes", 0.0, "MiB", source)
+    elif any(row.context_mib is None for row in tenant.rows):
+        yield Assumed(tenant.name, "memory of a process beside weights", CONTEXT_MIB, "MiB", f"{source}; CUDA's")
+    if any(row.batch_mib is None for row in tenant.rows):
+        yield Assumed(tenant.name, "memory of some batches", 0.0, "MiB", source)
 
 
 def _switching(setting: Setting) -> Assumed:

@@ -47,6 +47,22 @@ def test_auto_is_off_to_a_policy_without_pools_and_said_to_be(write_config, name
     assert told == ([] if policy.has_pools else [f"policy {name} has none: sharing.pools auto means off"])
 
 
+def test_memory_that_is_not_known_is_assumed_where_instances_may_be_shared(write_config) -> None:
+    def told(policy: str, **changes: Any) -> dict[str, list[tuple[str | None, Any]]]:
+        found: dict[str, list[tuple[str | None, Any]]] = {}
+        for item in assumed_in(assemble(read_config(write_config(changes)), "here")[0], policy=policy_of(policy)):
+            if item.what.startswith("memory of"):
+                found.setdefault(item.what, []).append((item.tenant, item.value))
+        return found
+
+    auto = {"sharing": {"pools": "auto"}}
+    assert told("migrator", **auto) == {
+        "memory of a process beside weights": [("language", 400.0)],  # of ResNet-50 it was measured
+        "memory of some batches": [("language", 0.0)],
+    }
+    assert told("migrator", **auto, **{"tenants.1.alone": True}) == told("static", **auto) == told("migrator") == {}
+
+
 @pytest.mark.parametrize("pools", [[["vision", "language"]], [["vision"], ["language"]]])
 def test_listed_pools_are_refused_by_a_policy_without(write_config, pools: list[list[str]]) -> None:
     config = read_config(write_config({"sharing.pools": pools}))

@@ -72,6 +72,9 @@ OPTIONAL = ("derived", "training_rps", *_START, *_MEMORY)
 GFLOPS = {"vit-b-16": 17.56, "convnext-base": 15.36}
 """Work of one inference at 224×224. Source: MIGRator's paper, Table 3."""
 
+WEIGHTS_MIB = {"convnext-base": 337.9}
+"""Of models without rows of their own. Source: torchvision's number of parameters, 88,591,464, in FP32."""
+
 MOST_BYTES = 64 * 2**20
 """Size of the largest file that is read as a table."""
 
@@ -542,13 +545,19 @@ def on_missing_profile(
 
 
 def of_similar_model(rows: Sequence[ServiceRow], *, model: str, like: str) -> list[ServiceRow]:
-    """Rows of ``model``: the latencies of ``like`` times the ratio of their work (:data:`GFLOPS`)."""
+    """Rows of ``model``: the latencies of ``like`` times the ratio of their work (:data:`GFLOPS`).
+
+    Of memory the weights are known, in the first row.
+    """
     ratio = GFLOPS[model] / GFLOPS[like]
     derived = f"latency of {like} × {GFLOPS[model]:g}/{GFLOPS[like]:g} (GFLOPs)"
     return [
         replace(
             _with_latency(row, row.latency_s * ratio, " and ".join(filter(None, (derived, row.derived))), row.profile),
             model=model,
+            weights_mib=None if row.weights_mib is None else WEIGHTS_MIB[model],
+            context_mib=None,
+            batch_mib=None,
         )
         for row in rows
         if row.model == like

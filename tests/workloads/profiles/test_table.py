@@ -425,6 +425,42 @@ def test_a_measured_pace_of_retraining_and_start_stand_in_one_row() -> None:
     assert table.start("a30-24gb", "vit") == (MeasuredStart(0.4, 0.6, 0.1), "mine")
 
 
+def test_shipped_memory_of_one_process_is_what_was_measured() -> None:
+    measured_mib = {  # of MIGPerf's files: device memory in use, mean
+        ("vit-b-16", "1g.10gb", 64): 2480.0,
+        ("vit-b-16", "7g.80gb", 128): 3597.3,
+        ("bert-base", "2g.20gb", 256): 2354.0,
+        ("resnet50", "3g.40gb", 32): 2092.8,
+        ("resnet50", "1g.10gb", 1): 1447.8,
+    }
+    for (model, profile, batch), mib in measured_mib.items():
+        rows = shipped_profiles().with_memory("a100-80gb", model)
+        (row,) = (one for one in rows if (one.profile, one.batch, one.processes) == (profile, batch, 1))
+        assert row.weights_mib is not None
+        assert row.context_mib is not None
+        assert row.batch_mib is not None
+        assert abs(row.weights_mib + row.context_mib + row.batch_mib - mib) <= 1.1
+
+
+def test_every_shipped_model_has_weights_of_its_own_in_fp32() -> None:
+    weights_mib = {}
+    for model in shipped_profiles().models("a100-80gb"):
+        rows = shipped_profiles().with_memory("a100-80gb", model)
+        (weights_mib[model],) = {row.weights_mib for row in rows}
+    parameters = {model: round((mib or 0) * 2**20 / 4e6, 1) for model, mib in weights_mib.items()}
+    assert parameters == {
+        "resnet50": 25.6,
+        "mobilenet-v2": 3.5,
+        "inception-v3": 27.2,
+        "bert-large": 340.0,
+        "vit-b-16": 86.6,
+        "bert-base": 110.0,
+        "convnext-base": 88.6,
+    }
+    derived = shipped_profiles().with_memory("a100-80gb", "convnext-base")
+    assert {(row.context_mib, row.batch_mib) for row in derived} == {(None, None)}
+
+
 def test_memory_stands_in_one_row_of_a_model_but_that_of_batches() -> None:
     text = with_optional((*GOOD, *MEASURED, *MEMORY), (*another("4"), "", "", "", "", "", "", "", "40", ""))
     first, second = parse_profiles("mine", text).rows
