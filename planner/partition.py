@@ -33,10 +33,10 @@ Partition = tuple[Members, ...]
 MOST_TRIED_ALL = 3
 """Tenants up to which all partitions are planned for a short while."""
 
-MOST_PLANNED = 4
+MOST_PLANNED = 3
 """Partitions that are planned for a short while where there are more tenants, beside last window's."""
 
-MOST_JUDGED = 400
+MOST_JUDGED = 200
 """Partitions that are judged by instances that stay."""
 
 SHORT_WORK = 250

@@ -56,7 +56,7 @@ MAX_BEST_FIRST = 2
 COARSE_STEPS = 200
 """Steps of a window on which a hurried search looks for schedules, at most twice as many."""
 
-UNIT_NODES = 800
+UNIT_NODES, UNIT_TENANTS = 800, 4
 """Counted nodes of a unit's schedule, which four tenants have on an A100; larger ones take as many units more."""
 
 _MOVES = 12
@@ -64,6 +64,9 @@ _MOVES = 12
 
 _ORDERS = 24
 """Orders in which the local search's first schedules are put together: all of them for four tenants."""
+
+_FEW_ORDERS, _FEW_STARTS = 1, 2
+"""The same, and schedules to descend from, where more tenants retrain than are moved in pairs."""
 
 _STARTS = 4
 """Schedules from which the local search descends, best first."""
@@ -153,7 +156,8 @@ class Search:
         self.counted_paths = HeldSetPath(facts, nodes_of(facts, is_counted=True))
         self.bounds = Bounds(facts, self.counted_paths)
         self.placer = Placer(facts, self.counted_paths.nodes)
-        self._a_schedule = max(1, len(self.counted_paths.nodes) // UNIT_NODES)  # units that valuing it on counts takes
+        # Units that valuing it on counts takes.
+        self._a_schedule = max(1, len(self.counted_paths.nodes) // UNIT_NODES, len(facts.gains) // UNIT_TENANTS)
         self._valued: dict[Schedule, float] = {}
         self._put_by: set[Schedule] = set()
         self._tried: set[PlacedSchedule[Placement]] = set()
@@ -243,19 +247,22 @@ class Search:
         searched, others, found = self.facts.searched, self.facts.others, list(seeds)
         found += [schedule_of(self.best.answer)] if self.best is not None else []
         self._value_all(found)
-        for order in islice(((*first, *others) for first in permutations(searched)), _ORDERS):
+        n_orders, n_starts = (_FEW_ORDERS, _FEW_STARTS) if others else (_ORDERS, _STARTS)
+        for order in islice(((*first, *others) for first in permutations(searched)), n_orders):
             for way in self.facts.choices[order[0]] if order else ():
                 if self.meter.is_spent and self._ranked():
                     return
                 inserted = self._inserted((), order, way)
                 self._value_all(inserted)
                 found += inserted
-        for schedule in sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))[:_STARTS]:
+        for schedule in sorted(dict.fromkeys(found), key=lambda schedule: -self._value(schedule))[:n_starts]:
             self._descend(schedule)
 
     def _descend(self, schedule: Schedule) -> None:
         """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
-        turns = [*((tenant,) for tenant in self.facts.searched), *permutations(self.facts.searched, 2)]
+        turns = [(tenant,) for tenant in (*self.facts.searched, *self.facts.others)]
+        if not self.facts.others:
+            turns += permutations(self.facts.searched, 2)
         n_stuck, turn = 0, 0
         while n_stuck < len(turns) and not self.meter.is_spent:
             best = max(self._moved(schedule, turns[turn]), key=self._value, default=schedule)
