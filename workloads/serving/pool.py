@@ -632,9 +632,8 @@ class _Piece:
         tenants, begin_s, end_s, ranks = floor.batches[:, :n_begun].copy()
         begun = Batches(tenants.astype(np.int64), begin_s, end_s, ranks.astype(np.int64))
         outcomes = self._outcomes()
-        return self._state_after(now_s, n_batches.tolist(), outcomes, jobs), Piece(
-            outcomes, begun, finished, finished_s
-        )
+        piece = Piece(outcomes, begun, finished, finished_s)
+        return self._state_after(now_s, n_batches.tolist(), outcomes, jobs), piece
 
     def _factors(self, jitter: ServiceJitter | None, blocks: Sequence[int]) -> FloatArray:
         """What latencies are multiplied by, by member and place in its block; empty without jitter."""
@@ -644,7 +643,7 @@ class _Piece:
 
     def _column(self, job: TrainingJob, ids: Sequence[str]) -> list[float]:
         """The job's in ``jobs``."""
-        lane_id = job.lane_id or next(iter(ids), None)
+        lane_id = next(iter(ids), None) if job.lane_id is None else job.lane_id
         rank, holder = ids.index(lane_id) if lane_id in ids else -1, len(self._requests) + job.tenant_index
         return [job.left_s, job.piece_s, job.ready_s, job.pace, job.due_s, job.worth, holder, rank]
 
