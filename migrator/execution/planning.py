@@ -167,7 +167,8 @@ def _pools(
     if not sharing.may_pool or not has_pools:
         return (), ()
     warm_ups = warm_ups_of(setting, opening)
-    terms = cache(lambda members: pool_terms(setting, warm_ups, members))
+    mean_rps = forecast.mean_rps.mean(axis=0)
+    terms = cache(lambda members: pool_terms(setting, warm_ups, members, mean_rps))
 
     def terms_of(partition: Partition) -> tuple[PoolTerms, ...] | None:
         found = [terms(group) for group in partition if len(group) > 1]

@@ -47,6 +47,9 @@ from planner.problem import (
 )
 from planner.replan import without_hopeless_retrainings
 from planner.unavailable import Unavailable, unavailable_within
+from workloads.arrays import FloatArray
+from workloads.profiles.operating_point import point_of
+from workloads.profiles.pool_points import JointPoint
 from workloads.tenants import Tenant
 from workloads.training import reached
 
@@ -199,20 +202,37 @@ def warm_ups_of(setting: Setting, opening: Opening) -> WarmUps:
     return opening.warm_ups or Starts(setting.config, setting.gpu, setting.known_tenants).warm_ups
 
 
-def pool_terms(setting: Setting, warm_ups: WarmUps, members: Sequence[int]) -> PoolTerms | None:
-    """What comes of a pool of these tenants; ``None`` where no profile serves it, or none that is large enough."""
+def pool_terms(setting: Setting, warm_ups: WarmUps, members: Sequence[int], mean_rps: FloatArray) -> PoolTerms | None:
+    """What comes of a pool of these tenants; ``None`` where no profile serves it, or none that is large enough.
+
+    ``mean_rps`` are arrivals that are expected of all tenants, ``(n_tenants,)``. A turn takes no more of a member's
+    requests than come while one may wait, so that who brings few is served in small batches, however busy the pool is.
+    """
     tenants = setting.known_tenants
     names = tuple(tenants[m].name for m in members)
     found = setting.joint_points.of(names)
     if found.infeasible is not None:
         return None
     points = {profile: dict(zip(found.members, own, strict=True)) for profile, own in found.points.items()}
+    filled = {tenants[m].name: partial(_filled, tenants[m], float(mean_rps[m])) for m in members}
     return PoolTerms(
         members=names,
-        planned_rps={profile: {n: own[n].planned_rps for n in names} for profile, own in points.items()},
+        planned_rps={
+            profile: {n: own[n].planned_rps * filled[n](own[n]) for n in names} for profile, own in points.items()
+        },
         slack_s={name: {profile: own[name].slack_s for profile, own in points.items()} for name in names},
         start_s=pool_start_s(tenants, warm_ups, members),
     )
+
+
+def _filled(tenant: Tenant, mean_rps: float, point: JointPoint) -> float:
+    """The rate of turns with what comes while a request may wait, as a share of the rate of full ones."""
+    most = point.batch * point.processes
+    n_taken = min(float(most), max(1.0, mean_rps * point.slack_s))
+    latency = point_of(point.row, tenant.rows).latency.of_processes(point.processes, point.batch)
+    low, part = math.floor(n_taken), n_taken - math.floor(n_taken)
+    turn_s = latency.at(low) + (part * (latency.at(low + 1) - latency.at(low)) if part else 0.0)
+    return min(1.0, n_taken / turn_s / point.rate_rps)
 
 
 def plan_from_step_of(setting: Setting, opening: Opening, state: PhysicalState | None) -> int:

@@ -260,9 +260,8 @@ class Search:
 
     def _descend(self, schedule: Schedule) -> None:
         """Move one tenant's retraining at a time, then two, to the best of a few others until none improves."""
-        turns = [(tenant,) for tenant in (*self.facts.searched, *self.facts.others)]
-        if not self.facts.others:
-            turns += permutations(self.facts.searched, 2)
+        searched, others = self.facts.searched, self.facts.others
+        turns = [*((tenant,) for tenant in (*searched, *others)), *(() if others else permutations(searched, 2))]
         n_stuck, turn = 0, 0
         while n_stuck < len(turns) and not self.meter.is_spent:
             best = max(self._moved(schedule, turns[turn]), key=self._value, default=schedule)
