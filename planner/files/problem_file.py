@@ -102,9 +102,15 @@ class _PaperInitial(StrictModel):
 _Placed = tuple[Annotated[Placement, read_by(GpuModel.placement)], str, int]
 """A placement, the tenant in it and a step."""
 
-_Members = Annotated[
-    tuple[str, ...], Field(min_length=1), BeforeValidator(lambda it: [it] if isinstance(it, str) else it)
-]
+
+def _as_members(content: object) -> object:
+    """One name as those of a pool, which are a tuple once they are read."""
+    if isinstance(content, list):
+        return tuple(content)
+    return (content,) if isinstance(content, str) else content
+
+
+_Members = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_members)]
 """A tenant, or a list of those of a pool."""
 
 _Held = tuple[Annotated[Placement, read_by(GpuModel.placement)], _Members, int]
