@@ -248,9 +248,6 @@ class HeldSets:
             is_own = self.owners == problem.holder_of[m]
             if kept_from is not None:
                 is_own &= self._by_entry(partial(_holder_in, dict(kept_from[m]))) == self.owners
-            if problem.is_repartitioned:  # what is kept from another pool may not serve this one
-                rates = problem.capability_rps(problem.tenants[m])
-                is_own &= np.isin(units, [1 << (COUNT_BITS * names.index(name)) for name in rates])
             codes = codes_of(np.array(table.multisets, dtype=np.int64))
             order, held = np.argsort(codes), np.where(is_own, units, 0).sum(axis=1)
             out[:, m] = order[np.searchsorted(codes[order], held)]
