@@ -43,6 +43,7 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
     checks = (
         _no_large_profile,
         _frozen_where_not_ours,
+        _frozen_without_use,
         _frozen_set_too_small,
         _minimum_does_not_fit,
         _no_place_beside_running,
@@ -177,6 +178,18 @@ def _frozen_where_not_ours(problem: Problem) -> Iterator[Infeasibility]:
             lost = placement.memory_mask & mask
             if lost and begin < end:
                 yield Infeasibility(tenant, Rule.LAYOUT, text.format(placement, _not_ours(lost), begin, end))
+
+
+def _frozen_without_use(problem: Problem) -> Iterator[Infeasibility]:
+    """``physical``: what cannot serve those who keep it, and cannot go at step 0."""
+    next_epoch_step = problem.opening.next_epoch_step
+    for item, heir in zip(problem.opening.held, problem.heirs, strict=True) if next_epoch_step else ():
+        if not problem.may_serve(heir, item.placement):
+            text = (
+                f"it holds {item.placement} when the window opens, which cannot serve {problem.owner(heir)}, "
+                f"and the held set cannot change before step {next_epoch_step}"
+            )
+            yield Infeasibility(item.tenant, Rule.PROFILE, text)
 
 
 def _not_ours(mask: int) -> str:

@@ -488,6 +488,10 @@ class Problem:
             return tenant.capability_rps
         return {name: rates[tenant.name] for name, rates in pool.capability_rps.items()}
 
+    def may_serve(self, holder: int, placement: Placement) -> bool:
+        """Whether an instance there may serve those at a place in ``partition``."""
+        return placement.profile.name in self.capability_rps(self.tenants[self.partition[holder][0]])
+
     @cached_property
     def heirs(self) -> tuple[int, ...]:
         """Of each instance held when the window opens, who keeps it: a place in ``partition``.
@@ -498,8 +502,8 @@ class Problem:
         by_name = dict(zip(self.tenant_names, self.holder_of, strict=True))
 
         def rank(item: HeldInstance, holder: int) -> tuple[bool, int, int]:
-            serves = item.placement.profile.name in self.capability_rps(self.tenants[self.partition[holder][0]])
-            return serves, sum(by_name[name] == holder for name in item.members), -holder
+            shared = sum(by_name[name] == holder for name in item.members)
+            return self.may_serve(holder, item.placement), shared, -holder
 
         found = ((item, {by_name[name] for name in item.members}) for item in self.opening.held)
         return tuple(max(holders, key=lambda holder: rank(item, holder)) for item, holders in found)
@@ -513,13 +517,15 @@ class Problem:
 
     @cached_property
     def is_repartitioned(self) -> bool:
-        """Whether some instance is held otherwise than by all of those who keep it, and by them alone.
+        """Whether some instance is held otherwise than by all of those who keep it, and by them alone, or serves none.
 
         Processes that are missing in what is kept start when the held set may change for the first time: there is an
         epoch then, whether or not anything else changes.
         """
-        pairs = zip(self.opening.held, self.kept_at_start, strict=True)
-        is_new = any(item.members != owner.members for item, (_, owner) in pairs)
+        pairs = zip(self.opening.held, self.heirs, strict=True)
+        is_new = any(
+            item.members != self.owner(heir).members or not self.may_serve(heir, item.placement) for item, heir in pairs
+        )
         return is_new and self.opening.next_epoch_step < self.n_steps
 
     def joins_at(self, placement: Placement, tenant: TenantTerms) -> int:

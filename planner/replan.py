@@ -132,7 +132,13 @@ def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
 
 
 def _held(problem: Problem, item: Lifetime, step: int) -> HeldInstance:
-    """What is held; where a process of a pool's member is still to come, it counts as serving from then on."""
+    """What is held; where a process of a pool's member is still to come, it counts as serving from then on.
+
+    Until the first epoch it is what the window opened with, as that was held.
+    """
+    if step <= problem.opening.next_epoch_step:
+        opening = next(own for own in problem.opening.held if own.placement == item.placement)
+        return replace(opening, serve_step=max(0, opening.serve_step - step))
     serve_step = item.serve_step
     if item.create_step == 0:
         joins = (problem.joins_at(item.placement, problem.tenant(name)) for name in item.owner.members)

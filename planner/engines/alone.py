@@ -146,7 +146,7 @@ def _terms(facts: WindowFacts, m: int, multisets: Sequence[Multiset], ways: Sequ
     barred = np.where((np.array(multisets)[:, is_large] > 0).any(axis=1), 0.0, -np.inf)
     opening = barred
     if not facts.is_free:
-        held = [item.placement.profile.name for item in facts.problem.opening.held if item.tenant == tenant.name]
+        held = [place.profile.name for place, holder in facts.initial_held or () if holder == problem.holder_of[m]]
         state = problem.paper_initial
         # What may not serve the tenant counts as empty: it has to change.
         initial = number.get(multiset_of(problem, held if state is None else state.held.get(tenant.name, ())), 0)

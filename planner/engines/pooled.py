@@ -64,6 +64,7 @@ class PoolSubproblem:
     Attributes:
         used: From the last call: instances held by profile, inference and retrainings, ``(n_steps, n_profiles)``.
         choices: From the last call: its members' retrainings, but for those in progress.
+        undecided: The members that may start a retraining of which ``choices`` say nothing.
     """
 
     used: Floats
@@ -86,6 +87,7 @@ class PoolSubproblem:
         gains = {m: self._gains(m, multisets, initial) for m in members}
         self._more = {m: [own.max(axis=1) for own in gains[m] - gains[m][0]] for m in members}
         self._told = self._told_apart(gains)
+        self.undecided = frozenset(m for m in members if m in facts.movers and m not in self._told)
         self._states = [*product(*(range(gains[m].shape[0]) for m in self._told))]
         self._make_states(gains)
 

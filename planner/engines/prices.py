@@ -64,6 +64,12 @@ class InstancePrices:
         return tuple(sorted(choice for holder in self.holders for choice in holder.choices))
 
     @property
+    def undecided(self) -> frozenset[int]:
+        """The tenants that may start a retraining of which ``schedule`` says nothing."""
+        pools = (holder for holder in self.holders if isinstance(holder, PoolSubproblem))
+        return frozenset(m for pool in pools for m in pool.undecided)
+
+    @property
     def switched(self) -> list[Floats]:
         """``TenantSubproblem.switched`` of each tenant, from the last call; there are no pools."""
         return [holder.switched for holder in self.holders if isinstance(holder, TenantSubproblem)]

@@ -159,13 +159,14 @@ class WindowFacts:
     def initial_held(self) -> frozenset[tuple[Placement, int]] | None:
         """(placement, holder) of what inference holds when the window opens; ``None`` if that is free.
 
-        A holder is a place in ``Problem.partition``.
+        A holder is a place in ``Problem.partition``. What cannot serve its holder is left out: it goes at step 0, or
+        there is no plan.
         """
+        problem = self.problem
         if self.is_free:
             return None
-        return frozenset(
-            (item.placement, heir) for item, heir in zip(self.problem.opening.held, self.problem.heirs, strict=True)
-        )
+        pairs = zip(problem.opening.held, problem.heirs, strict=True)
+        return frozenset((item.placement, heir) for item, heir in pairs if problem.may_serve(heir, item.placement))
 
     @cached_property
     def kept_by_tenant(self) -> tuple[frozenset[tuple[Placement, int]], ...]:

@@ -103,11 +103,14 @@ _Placed = tuple[Annotated[Placement, read_by(GpuModel.placement)], str, int]
 """A placement, the tenant in it and a step."""
 
 
-def _as_list(content: object) -> object:
-    return (content,) if isinstance(content, str) else tuple(content) if isinstance(content, list) else content
+def _as_members(content: object) -> object:
+    """One name as those of a pool, which are a tuple once they are read."""
+    if isinstance(content, list):
+        return tuple(content)
+    return (content,) if isinstance(content, str) else content
 
 
-_Members = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_list)]
+_Members = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_members)]
 """A tenant, or a list of those of a pool."""
 
 _Held = tuple[Annotated[Placement, read_by(GpuModel.placement)], _Members, int]

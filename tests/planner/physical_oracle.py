@@ -1,32 +1,48 @@
 """The best objective of a tiny `physical` problem by trying everything, step by step.
 
 Written straight from the rules of the design's section 4, to judge the engine and its bound. A state is what
-inference holds and from when it serves, when the next epoch may be, and how far each retraining is; every held set
-that fits and every start of a retraining is tried at every step. It shares no code with `planner` beyond the
+inference holds and from when it serves whom, when the next epoch may be, and how far each retraining is; every held
+set that fits and every start of a retraining is tried at every step. It shares no code with `planner` beyond the
 `Problem` value itself.
+
+Who holds is a pool, or a tenant alone: their places in ``stages.holders``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from operator import add
 from typing import NamedTuple
 
-from stages import floor_per_step, floor_per_window, in_time, is_kept, is_staged, not_ours, stage, training_steps
+from stages import (
+    floor_per_step,
+    floor_per_window,
+    holders,
+    in_time,
+    is_kept,
+    is_staged,
+    not_ours,
+    pool_of,
+    rates_rps,
+    stage,
+    training_steps,
+)
 
 from executor.mig import GpuModel, Placement
-from planner.problem import Problem, TenantTerms
+from planner.plan import Lifetime
+from planner.problem import HeldInstance, Problem
 
 Place = tuple[str, int]
 """A placement as profile name and start."""
 
 Held = frozenset[tuple[Place, int]]
-"""What inference holds, each place with its tenant's index."""
+"""What inference holds, each place with its holder."""
 
-Warming = frozenset[tuple[Place, int]]
-"""Held places that do not serve yet, with the step from which they do."""
+Warming = frozenset[tuple[Place, int, int]]
+"""Held places and tenants that these do not serve yet, with the step from which they do."""
 
 
 class Progress(NamedTuple):
@@ -136,31 +152,65 @@ def _undominated(labels: set[Label]) -> set[Label]:
 
 def _lacks_in_step(problem: Problem, m: int, got: float, s: int) -> float:
     """Requests that lack of tenant m's floor per step, if it has one and binds, in step s with so many in time."""
-    tenant, state = problem.tenants[m], problem.physical_initial
-    asked = floor_per_step(problem, m, s)
+    state, asked = problem.physical_initial, floor_per_step(problem, m, s)
     if asked is None:
         return 0.0
-    if state is not None and s < state.next_epoch_step + _warm_up(problem, tenant):
+    if state is not None and s < state.next_epoch_step + _warm_up(problem, m):
         # Nothing new can serve yet: what was held does not bind where even all of it is too little.
-        held = frozenset((_place(item.placement), m) for item in state.held if item.tenant == tenant.name)
-        warming = frozenset((_place(item.placement), item.serve_step) for item in state.held)
-        if _in_time(problem, m, held, warming, s) < asked:
+        held = frozenset((_place(item.placement), _heir(problem, item)) for item in state.held)
+        if _in_time(problem, m, held, _warming_at_start(problem), s) < asked:
             return 0.0
     return max(0.0, asked - got)
 
 
 def _in_time(problem: Problem, m: int, held: Held, warm: Warming, s: int) -> float:
     """Requests of tenant m that are served in time in step s."""
-    warming = {place for place, serve in warm if serve > s}
-    return in_time(problem, m, s, [place[0] for place, owner in held if owner == m and place not in warming])
+    warming = {place for place, waiting, serve in warm if waiting == m and serve > s}
+    own, rates = _holder(problem, m), rates_rps(problem, m)
+    serving = [place[0] for place, holder in held if holder == own and place not in warming]
+    return in_time(problem, m, s, [name for name in serving if name in rates])
 
 
 def _steps(problem: Problem, duration_s: float) -> int:
     return max(1, math.ceil(duration_s / problem.step_s - 1e-9))
 
 
-def _warm_up(problem: Problem, tenant: TenantTerms) -> int:
-    return _steps(problem, problem.switching_s + tenant.overhead_s)
+def _warm_up(problem: Problem, m: int) -> int:
+    return _steps(problem, problem.switching_s + (pool_of(problem, m) or problem.tenants[m]).overhead_s)
+
+
+def _holder(problem: Problem, m: int) -> int:
+    return next(h for h, members in enumerate(holders(problem)) if m in members)
+
+
+def _heir(problem: Problem, item: HeldInstance) -> int:
+    """Who keeps what was held: of those who may be served by it the one that shares most tenants, then the first."""
+    names, profile = [tenant.name for tenant in problem.tenants], item.placement.profile.name
+
+    def rank(h: int) -> tuple[bool, int, int]:
+        members = holders(problem)[h]
+        return profile in rates_rps(problem, members[0]), sum(names[m] in item.members for m in members), -h
+
+    return max({_holder(problem, names.index(name)) for name in item.members}, key=rank)
+
+
+def _warming_at_start(problem: Problem) -> Warming:
+    """Whom what is kept does not serve at first: nobody before it is ready, none without a process before Ω is over."""
+    state = problem.physical_initial
+    found = set()
+    for item in state.held if state is not None else ():
+        for m in holders(problem)[_heir(problem, item)]:
+            is_there = problem.tenants[m].name in item.members
+            serve = item.serve_step if is_there else state.next_epoch_step + _warm_up(problem, m)
+            found.add((_place(item.placement), m, serve))
+    return frozenset(entry for entry in found if entry[2] > 0)
+
+
+def _is_repartitioned(problem: Problem) -> bool:
+    """Whether something is held by others than the tenants that keep it: there is an epoch as soon as may be."""
+    state, names = problem.physical_initial, [tenant.name for tenant in problem.tenants]
+    items = () if state is None else state.held
+    return any({names[m] for m in holders(problem)[_heir(problem, item)]} != set(item.members) for item in items)
 
 
 def _before(problem: Problem, held_sets: HeldSets) -> tuple[tuple[Progress, ...], Standing]:
@@ -175,9 +225,8 @@ def _before(problem: Problem, held_sets: HeldSets) -> tuple[tuple[Progress, ...]
         profile = item.placement.profile.name if is_staged(problem.tenants[index[item.tenant]]) else ""
         is_known = bool(profile)
         progress[index[item.tenant]] = Progress("running", 1, _place(item.placement), item.end_step, profile, is_known)
-    held = frozenset((_place(item.placement), index[item.tenant]) for item in state.held)
-    warming = frozenset((_place(item.placement), item.serve_step) for item in state.held if item.serve_step > 0)
-    return tuple(progress), held_sets.standing(held, warming, state.next_epoch_step)
+    held = frozenset((_place(item.placement), _heir(problem, item)) for item in state.held)
+    return tuple(progress), held_sets.standing(held, _warming_at_start(problem), state.next_epoch_step)
 
 
 def _place(placement: Placement) -> Place:
@@ -185,9 +234,9 @@ def _place(placement: Placement) -> Place:
 
 
 class HeldSets:
-    """Every set of (placement, tenant) that fits the GPU and gives each tenant what its smallest profile asks.
+    """Every set of (placement, holder) that fits the GPU and gives each tenant what its smallest profile asks.
 
-    With it what is asked for again and again: each tenant's warm-up in steps, and what is served and warms in a step.
+    With it what is asked for again and again: each holder's warm-up in steps, and what is served and warms in a step.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -197,12 +246,14 @@ class HeldSets:
         self._served: dict[tuple[Standing, int], tuple[tuple[float, ...], float]] = {}
         self._entered: dict[tuple[Standing, Held, int], Standing] = {}
         self._ways: dict[tuple[Standing, tuple[Place, ...], int, bool], list[Standing]] = {}
-        self._warm_ups = [_warm_up(problem, tenant) for tenant in problem.tenants]
+        self._holders, self._is_repartitioned = holders(problem), _is_repartitioned(problem)
+        self._warm_ups = [_warm_up(problem, members[0]) for members in self._holders]
+        self.epoch_steps = max(self._warm_ups)
         pairs = [
-            ((profile.name, start), m)
-            for m, tenant in enumerate(problem.tenants)
+            ((profile.name, start), h)
+            for h, members in enumerate(self._holders)
             for profile in problem.gpu.profiles
-            if profile.name in tenant.capability_rps
+            if profile.name in rates_rps(problem, members[0])
             for start in profile.starts
         ]
         fitting: set[Held] = {frozenset()}
@@ -242,8 +293,27 @@ class HeldSets:
         """What stands at step s where ``held`` is held then, after this."""
         key = (standing, held, s)
         if key not in self._entered:
-            self._entered[key] = self.standing(held, *_entered(self.problem, self._warm_ups, standing, held, s))
+            self._entered[key] = self.standing(held, *self._after(standing, held, s))
         return self._entered[key]
+
+    def is_epoch(self, before: Standing, held: Held, s: int) -> bool:
+        """Whether step s is an epoch: something changes, or missing processes start in what is kept."""
+        state = self.problem.physical_initial
+        is_forced = self._is_repartitioned and state is not None and s == state.next_epoch_step
+        return not (s == 0 and state is None) and (held != before.held or is_forced)
+
+    def _after(self, before: Standing, held: Held, s: int) -> tuple[Warming, int]:
+        """What warms and when the next epoch may be from step s on, in which ``held`` is held, after this."""
+        if s == 0 and self.problem.physical_initial is None:
+            return frozenset(), 0
+        kept = set(_places(held & before.held))
+        warming = {(place, m, serve) for place, m, serve in before.warming if place in kept and serve > s}
+        warming |= {(place, m, s + self._warm_ups[h]) for place, h in held - before.held for m in self._holders[h]}
+        next_epoch_step = before.next_epoch_step
+        if self.is_epoch(before, held, s):
+            next_epoch_step = s + self.epoch_steps
+        # From the next step on all steps before it are the same.
+        return frozenset(warming), next_epoch_step if next_epoch_step > s + 1 else 0
 
     def _beside(self, busy: tuple[Place, ...], others: frozenset[int]) -> set[Held]:
         """Those that fit beside the retrainings' placements and touch none of these memory slices; nor may those."""
@@ -269,7 +339,7 @@ def _places(held: Held) -> list[Place]:
 
 def _has_large_one(problem: Problem, m: int, held: Held) -> bool:
     least = problem.gpu.profile(problem.tenants[m].min_profile)
-    own = [problem.gpu.profile(name) for (name, _), owner in held if owner == m]
+    own = [problem.gpu.profile(name) for (name, _), holder in held if holder == _holder(problem, m)]
     return any(p.compute_slices >= least.compute_slices and p.memory_slices >= least.memory_slices for p in own)
 
 
@@ -281,17 +351,10 @@ def _fits(gpu: GpuModel, places: list[Place]) -> bool:
     return len(claimed) == len(set(claimed)) and few_enough and compute_slices <= gpu.compute_slices
 
 
-def _entered(problem: Problem, warm_ups: list[int], before: Standing, held: Held, s: int) -> tuple[Warming, int]:
-    if s == 0 and problem.physical_initial is None:
-        return frozenset(), 0
-    kept = set(_places(held & before.held))
-    warming = {(place, serve) for place, serve in before.warming if place in kept and serve > s}
-    warming |= {(place, s + warm_ups[m]) for place, m in held - before.held}
-    next_epoch_step = before.next_epoch_step
-    if held != before.held:
-        next_epoch_step = s + max(warm_ups)
-    # From the next step on all steps before it are the same.
-    return frozenset(warming), next_epoch_step if next_epoch_step > s + 1 else 0
+def _start_up(problem: Problem, m: int) -> int:
+    tenant = problem.tenants[m]
+    start_s = tenant.overhead_s if tenant.retraining_start_s is None else tenant.retraining_start_s
+    return _steps(problem, problem.switching_s + start_s)
 
 
 def _retraining_ways(problem: Problem, m: int, one: Progress, s: int) -> list[Progress]:
@@ -302,8 +365,7 @@ def _retraining_ways(problem: Problem, m: int, one: Progress, s: int) -> list[Pr
     ways = [one]
     tenant = problem.tenants[m]
     if one.state == "waiting":
-        start_s = tenant.overhead_s if tenant.retraining_start_s is None else tenant.retraining_start_s
-        starting = _steps(problem, problem.switching_s + start_s)
+        starting = _start_up(problem, m)
         for index, option in enumerate(tenant.options):
             for name in option.time_s:
                 end_step = s + starting + training_steps(problem, option, name)
@@ -341,3 +403,88 @@ def _may_end(problem: Problem, progress: tuple[Progress, ...]) -> bool:
         one.state != "waiting" or not (tenant.options and tenant.retraining_required)
         for tenant, one in zip(problem.tenants, progress, strict=True)
     )
+
+
+def worth_of(held_sets: HeldSets, lifetimes: Sequence[Lifetime], next_epoch_step: int) -> float | None:
+    """Goodput and salvage of a plan that holds this; ``None`` if it breaks a rule, or promises an epoch too early."""
+    problem, worth = held_sets.problem, 0.0
+    progress, standing = _before(problem, held_sets)
+    got, epochs = [0.0 for _ in problem.tenants], list[int]()
+    if not all(_is_whole(problem, item, standing) for item in lifetimes):
+        return None
+    for s in range(problem.n_steps):
+        alive = [item for item in lifetimes if item.create_step <= s < item.end_step]
+        runs = [
+            [item for item in alive if not item.is_inference and item.owner.tenant == t.name] for t in problem.tenants
+        ]
+        found = [_going_on(problem, m, progress[m], s, own) for m, own in enumerate(runs)]
+        entries = [(_place(item.placement), _named(problem, item)) for item in alive if item.is_inference]
+        if None in found or len(set(entries)) < len(entries):
+            return None
+        progress = tuple(one for one in found if one is not None)
+        busy = tuple(one.place for one in progress if one.place is not None)
+        ways = held_sets.ways_to_go_on(standing, busy, s, may_change=True)
+        now = next((one for one in ways if one.held == set(entries)), None)
+        if now is None or any(
+            _serves_at(problem, item, standing) != item.serve_step for item in alive if item.create_step == s
+        ):
+            return None
+        epochs += [s] if held_sets.is_epoch(standing, now.held, s) else []
+        standing, (served, lacks) = now, held_sets.served(now, s)
+        if lacks:
+            return None
+        got = list(map(add, got, served))
+        worth += _goodput(problem, [_worth(problem, m, one, s) for m, one in enumerate(progress)], served)
+    due = max(_first_epoch(problem), *(epoch + held_sets.epoch_steps for epoch in epochs), 0)
+    asked = [floor_per_window(problem, m) for m in range(len(got))]
+    is_kept_by_all = all(least is None or is_kept(own, least) for own, least in zip(got, asked, strict=True))
+    if not (is_kept_by_all and _may_end(problem, progress) and next_epoch_step >= due):
+        return None
+    return worth + _salvage(problem, progress)
+
+
+def _named(problem: Problem, item: Lifetime) -> int | None:
+    """The holder that the lifetime names."""
+    names = [tuple(problem.tenants[m].name for m in members) for members in holders(problem)]
+    return names.index(item.owner.members) if item.owner.members in names else None
+
+
+def _is_whole(problem: Problem, item: Lifetime, before: Standing) -> bool:
+    """Whether the lifetime is somebody's, in the window, at a place of the GPU; that of what step 0 drops is empty."""
+    profile, (name, start) = item.placement.profile, _place(item.placement)
+    if profile not in problem.gpu.profiles or start not in profile.starts:
+        return False
+    if item.is_inference and item.create_step == item.end_step == 0:
+        return ((name, start), _named(problem, item)) in before.held
+    is_some = 0 <= item.create_step < item.end_step <= problem.n_steps and item.serve_step >= item.create_step
+    tenants = [tenant.name for tenant in problem.tenants]
+    is_known = item.owner.members[0] in tenants and len(item.owner.members) == 1
+    return is_some and (_named(problem, item) is not None if item.is_inference else is_known)
+
+
+def _serves_at(problem: Problem, item: Lifetime, before: Standing) -> int:
+    """The step from which a lifetime that begins after this standing has to serve, or to train."""
+    names, s = [tenant.name for tenant in problem.tenants], item.create_step
+    m = names.index(item.owner.tenant)
+    if not item.is_inference:
+        runs = [] if problem.physical_initial is None else problem.physical_initial.retrainings
+        is_running = s == 0 and any(run.tenant == item.owner.tenant for run in runs)
+        return item.serve_step if is_running and item.serve_step <= item.end_step else s + _start_up(problem, m)
+    if s == 0 and problem.physical_initial is None:
+        return 0
+    if s == 0 and (_place(item.placement), _named(problem, item)) in before.held:
+        return next(own.serve_step for own in problem.physical_initial.held if own.placement == item.placement)
+    return s + _warm_up(problem, m)
+
+
+def _going_on(problem: Problem, m: int, one: Progress, s: int, runs: Sequence[Lifetime]) -> Progress | None:
+    """What tenant m's retraining is in step s by these lifetimes; ``None`` where that cannot be."""
+    if len(runs) > 1:
+        return None
+    place, end = (_place(runs[0].placement), runs[0].end_step) if runs else (None, 0)
+    options, is_new = [option.name for option in problem.tenants[m].options], one.state == "waiting"
+    for way in _retraining_ways(problem, m, one, s):
+        is_same = way.place == place and (way.place is None or way.end_step == end)
+        if is_same and not (runs and is_new and runs[0].option != options[way.level - 1]):
+            return way if not runs or (runs[0].create_step == s) == (is_new or s == 0) else None
+    return None

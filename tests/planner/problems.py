@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Placement, Variant
+from planner.errors import ProblemError
 from planner.gains import carry_over_gains
 from planner.problem import (
     AttainmentFloor,
@@ -22,6 +24,7 @@ from planner.problem import (
     PaperState,
     Per,
     PhysicalState,
+    Pool,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -76,6 +79,86 @@ def any_physical_problem(seed: int) -> Problem:
     elif rng.random() < 0.4 and (plan := solve(problem)).status.has_plan:
         problem = remaining_problem(problem, plan, 1)
     return _with_more(rng, problem, seed)
+
+
+def pooled_problem(seed: int) -> Problem:
+    """Two or three tenants, of which two or all hold instances together, three to six steps; each feature in some.
+
+    What the window starts with is held by the same pools, or by those of another partition; some are the rest of a
+    plan.
+    """
+    rng = np.random.default_rng([seed, 10])
+    n_tenants = int(rng.choice([2, 3]))
+    n_steps = int(rng.integers(4, 8 if n_tenants == 2 else 6))
+    problem = physical_problem(2000 + seed, n_steps, n_tenants)
+    problem = replace(problem, initial=None, tenants=tuple(_more_modest(rng, t, problem.gpu) for t in problem.tenants))
+    pairs = [*combinations(range(n_tenants), 2)] if n_tenants > 2 else []
+    choices = [range(n_tenants), range(n_tenants), *pairs]
+    members = choices[int(rng.integers(len(choices)))]
+    pool = _pool(rng, problem.gpu, [problem.tenants[m] for m in members], is_alone=len(members) == n_tenants)
+    problem = replace(problem, pools=(pool,))
+    if rng.random() < 0.65:
+        problem = _with_pooled_state(rng, problem)
+    if rng.random() < 0.3:
+        problem = with_checkpoints(problem, seed)
+    elif rng.random() < 0.35 and (plan := solve(problem)).status.has_plan:
+        problem = remaining_problem(problem, plan, int(rng.integers(1, n_steps)))
+    return _with_more(rng, problem, seed)
+
+
+def _more_modest(rng: np.random.Generator, terms: TenantTerms, gpu: GpuModel) -> TenantTerms:
+    """The tenant with one way to retrain at most, and mostly with less that it asks for: more problems have a plan."""
+    some = _with(terms, options=terms.options[:1], retraining_required=terms.retraining_required and rng.random() < 0.6)
+    return some if rng.random() < 0.3 else _with_least(some, gpu)
+
+
+def _pool(rng: np.random.Generator, gpu: GpuModel, members: list[TenantTerms], *, is_alone: bool) -> Pool:
+    """A pool on one profile or more; on the whole GPU mostly where it is alone there."""
+    sizes = {profile.name: profile.compute_slices for profile in gpu.profiles if profile.variant is Variant.STANDARD}
+    if not is_alone and rng.random() < 0.9:
+        sizes = {name: size for name, size in sizes.items() if size < gpu.compute_slices}
+    names = [name for name in sizes if rng.random() < 0.6]
+    if not names or rng.random() < 0.5:
+        names = [name for name in sizes if name in names or name == rng.choice([*sizes])] or [[*sizes][-1]]
+    rates = {n: {t.name: round(float(rng.uniform(20, 60)) * sizes[n] ** 0.9, 1) for t in members} for n in names}
+    return Pool(tuple(t.name for t in members), rates, float(rng.choice([0.0, 0.5, 1.0, 2.0, 3.0])))
+
+
+def _with_pooled_state(rng: np.random.Generator, problem: Problem) -> Problem:
+    """The same problem with an initial state: instances held by its pools, or by others; retrainings in progress."""
+    gpu, names, next_epoch_step = problem.gpu, problem.tenant_names, int(rng.choice(4, p=[0.55, 0.2, 0.15, 0.1]))
+    if next_epoch_step:
+        problem = replace(problem, tenants=tuple(_with_least(tenant, gpu) for tenant in problem.tenants))
+    places = gpu.placements(profile_names(gpu))
+    while True:
+        if rng.random() < 0.35:
+            owners = [[problem.tenant_names[m] for m in members] for members in problem.partition]
+        else:
+            part = rng.integers(0, len(names), len(names))
+            owners = [
+                [n for n, at in zip(names, part, strict=True) if at == number] for number in sorted(set(part.tolist()))
+            ]
+        owners += [owners[int(rng.integers(len(owners)))] for _ in range(int(rng.integers(0, 3)))]
+        used: list[Placement] = []
+        held: list[HeldInstance] = []
+        for first, *others in owners:
+            free = [place for place in places if gpu.fits([*used, place])]
+            if free and (len(free) < 6 or rng.random() < 0.9):
+                used.append(free[int(len(free) * rng.random() ** 2)])
+                held.append(HeldInstance(used[-1], first, int(rng.integers(0, next_epoch_step + 1)), tuple(others)))
+        running: list[RunningRetraining] = []
+        for tenant in problem.tenants:
+            free = [place for place in places if gpu.fits([*used, place])]
+            if tenant.options and free and rng.random() < 0.4:
+                used.append(free[0])
+                running.append(RunningRetraining(free[0], tenant.name, int(rng.integers(1, problem.n_steps + 1))))
+        try:
+            found = replace(problem, initial=PhysicalState(tuple(held), tuple(running), next_epoch_step))
+        except ProblemError:  # what a tenant alone keeps has to serve it
+            continue
+        pairs = zip(held, found.heirs, strict=True)
+        if not next_epoch_step or all(found.may_serve(heir, item.placement) for item, heir in pairs):
+            return found
 
 
 def _with_more(rng: np.random.Generator, problem: Problem, seed: int) -> Problem:

@@ -6,9 +6,11 @@ Shares no code with `planner` beyond the `Problem` value.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
-from planner.problem import Problem, RetrainingOption, TenantTerms
+from planner.problem import Pool, Problem, RetrainingOption, TenantTerms
 
 
 def not_ours(problem: Problem, s: int) -> frozenset[int]:
@@ -29,16 +31,79 @@ def arrived(problem: Problem, m: int, s: int) -> float:
     return float(table.arrived[s])
 
 
+def pool_of(problem: Problem, m: int) -> Pool | None:
+    """The pool that tenant m is in."""
+    return next((pool for pool in problem.pools if problem.tenants[m].name in pool.members), None)
+
+
+def holders(problem: Problem) -> list[tuple[int, ...]]:
+    """Who holds instances together: the tenants of each pool, and each other one alone, by their first one."""
+    index = {tenant.name: m for m, tenant in enumerate(problem.tenants)}
+    pools = [tuple(index[name] for name in pool.members) for pool in problem.pools]
+    return sorted([*pools, *((m,) for m in index.values() if pool_of(problem, m) is None)])
+
+
+def rates_rps(problem: Problem, m: int) -> Mapping[str, float]:
+    """Requests of tenant m that an instance serves in a second while it serves no other one, by profile."""
+    pool, tenant = pool_of(problem, m), problem.tenants[m]
+    return tenant.capability_rps if pool is None else {p: c[tenant.name] for p, c in pool.capability_rps.items()}
+
+
+def best_accuracy(tenant: TenantTerms) -> float:
+    """The best that the tenant may have: now, after an option, or at a checkpoint."""
+    pairs = [(option.accuracy_after, *(one.accuracy for one in option.checkpoints)) for option in tenant.options]
+    return max((tenant.accuracy_before, *(accuracy for own in pairs for accuracy in own)))
+
+
+def in_order_of_service(problem: Problem, pool: Pool) -> list[int]:
+    """The pool's tenants by weight · mean of the present and the best accuracy · rate on the largest profile."""
+    sizes = {name: problem.gpu.profile(name) for name in pool.capability_rps}
+    largest = max(sizes, key=lambda name: (sizes[name].compute_slices, sizes[name].memory_slices))
+
+    def worth(m: int) -> float:
+        tenant = problem.tenants[m]
+        mean = (tenant.accuracy_before + best_accuracy(tenant)) / 2
+        return tenant.weight * mean * pool.capability_rps[largest][tenant.name]
+
+    return sorted((m for m in range(len(problem.tenants)) if pool_of(problem, m) == pool), key=lambda m: (-worth(m), m))
+
+
+def parts_of(names: Sequence[str]) -> Iterator[Counter[str]]:
+    """Every multiset that is a part of this one, itself too."""
+    counts = Counter(names)
+    for some in product(*(range(n + 1) for n in counts.values())):
+        yield Counter(dict(zip(counts, some, strict=True)))
+
+
+def served_in_turn(problem: Problem, pool: Pool, m: int, s: int, names: Sequence[str]) -> float:
+    """What tenant m is served in step s of what those before it leave of the pool's step: y = min(a, C·R)."""
+    most = 0.0
+    for part in parts_of(names):
+        left = 1.0
+        for i in in_order_of_service(problem, pool):
+            capacity = problem.step_s * sum(n * rates_rps(problem, i)[name] for name, n in part.items())
+            served = min(float(problem.tenants[i].arrivals_rps[s]) * problem.step_s, capacity * left)
+            if i == m:
+                most = max(most, served)
+                break
+            left = max(0.0, left - served / capacity) if capacity else left
+    return most
+
+
 def in_time(problem: Problem, m: int, s: int, names: Sequence[str], *, changed: bool = False) -> float:
     """Requests of tenant m in time in step s on these instances: min(a, C), or what its gain table says.
 
-    ``changed`` (`paper`): the instances are other ones than in the step before, which costs C − (Ψ/step/N)·C.
+    In a pool C is what the members before it leave. ``changed`` (`paper`): the instances are other ones than in the
+    step before, which costs C − (Ψ/step/N)·C.
     """
-    tenant = problem.tenants[m]
-    capacity = problem.step_s * sum(tenant.capability_rps[name] for name in names)
-    if changed:
-        capacity -= tenant.overhead_s / problem.step_s / len(names) * capacity
-    served = min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
+    tenant, pool = problem.tenants[m], pool_of(problem, m)
+    if pool is None:
+        capacity = problem.step_s * sum(tenant.capability_rps[name] for name in names)
+        if changed:
+            capacity -= tenant.overhead_s / problem.step_s / len(names) * capacity
+        served = min(float(tenant.arrivals_rps[s]) * problem.step_s, capacity)
+    else:
+        served = served_in_turn(problem, pool, m, s, names)
     table = problem.gains[m] if problem.gains else None
     if table is None or table.in_time is None:
         return served

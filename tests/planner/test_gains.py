@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from operator import le
 
 import numpy as np
 import pytest
+from claims import Claims
+from stages import in_order_of_service
 from windows import tenant, window
 
 from executor.mig import Multiset
 from planner.errors import ProblemError
 from planner.gains import carry_over_gains, expected_gains, gain_tables, make_monotone
-from planner.problem import GainTable, Problem, Reconfiguration
+from planner.problem import GainTable, Pool, Problem, Reconfiguration
 
 CAPABILITY = {"1g.5gb": 40.0, "2g.10gb": 90.0, "3g.20gb": 110.0}
 SLACK = {"1g.5gb": 0.05, "2g.10gb": 0.1, "3g.20gb": 0.3}
@@ -171,3 +175,67 @@ def test_a_profile_without_slack_is_refused() -> None:
     problem = problem_of()
     with pytest.raises(ProblemError, match=r"slack_s lacks 3g\.20gb"):
         carry_over_gains(problem, [paths_of(problem)], [{"1g.5gb": 0.1, "2g.10gb": 0.1}])
+
+
+def pooled_case(seed: int) -> tuple[Problem, list[np.ndarray], list[dict[str, float]]]:
+    """Two or three tenants in a pool, sample paths on which what waits is served later, and slacks by profile."""
+    rng = np.random.default_rng([seed, 12])
+    names = [f"t{m}" for m in range(int(rng.integers(2, 4)))]
+    tenants = [
+        tenant(name, arrivals_rps=rng.uniform(0, 90, 4), weight=float(rng.choice([0.0, 0.5, 1.0]))) for name in names
+    ]
+    rates = {p: {name: float(rng.uniform(20, 120)) for name in names} for p in ("1g.5gb", "3g.20gb")}
+    pool = Pool(tuple(names), rates, 1.0)
+    problem = replace(window(*tenants, step_s=0.5, model=Reconfiguration.PHYSICAL), pools=(pool,))
+    paths = [own.arrivals_rps * rng.uniform(0.3, 2.0, (5, 4)) for own in tenants]
+    slack_s = [{p: float(rng.choice([0.02, 0.2, 0.8])) for p in rates} for _ in names]
+    return problem, paths, slack_s
+
+
+def served_in_turn(
+    problem: Problem, paths: list[np.ndarray], slack_s: list[dict[str, float]], held: Counter[str], path: int
+) -> np.ndarray:
+    """T of each member in each step on one path, straight from the design's formulas, ``(n_members, n_steps)``."""
+    (pool,), step_s, found = problem.pools, problem.step_s, np.zeros((len(paths), problem.n_steps))
+    waiting = [0.0] * len(paths)
+    for step in range(problem.n_steps):
+        left, waited = 1.0, 0.0
+        for i in in_order_of_service(problem, pool):
+            name, a = problem.tenants[i].name, float(paths[i][path, step]) * step_s
+            rate = sum(n * pool.capability_rps[p][name] for p, n in held.items())
+            b, most = waiting[i], step_s * rate
+            if not rate:
+                continue
+            y = min(a + b, most * left)
+            left -= y / most
+            slack = sum(n * pool.capability_rps[p][name] * slack_s[i][p] for p, n in held.items()) / rate / step_s
+            waiting[i] = min(a + b - y, a * slack, most * max(0.0, slack - waited))
+            waited += waiting[i] / most
+            found[i, step] = a - (a + b - y - waiting[i])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_members_of_a_pool_carry_over_is_what_the_design_says(seed: int) -> None:
+    problem, paths, slack_s = pooled_case(seed)
+    tables = carry_over_gains(problem, paths, slack_s)
+    by_part: dict[Multiset, np.ndarray] = {}
+    for multiset in tables[0].multisets:
+        held = Counter({p: n for p, n in zip(problem.profile_names, multiset, strict=True) if n})
+        runs = [served_in_turn(problem, paths, slack_s, held, path) for path in range(5)]
+        by_part[multiset] = np.mean(runs, axis=0)
+    with Claims(f"seed {seed}") as claim:
+        for multiset, column in tables[0].column.items():
+            parts = [own for part, own in by_part.items() if all(map(le, part, multiset))]
+            for m, table in enumerate(tables):
+                expected = np.max([own[m] for own in parts], axis=0)
+                claim(np.allclose(table.in_time[:, column], expected), f"{multiset} serves {m} otherwise")
+                worth = problem.tenants[m].weight * 0.8 * expected
+                claim(np.allclose(table.steady[1, :, column], worth), f"{multiset} earns {m} otherwise")
+
+
+def test_members_of_a_pool_without_slack_are_served_what_is_left_of_the_step() -> None:
+    problem, paths, slack_s = pooled_case(0)
+    carried = carry_over_gains(problem, paths, [dict.fromkeys(own, 0.0) for own in slack_s])
+    for table, expected in zip(carried, expected_gains(problem, paths), strict=True):
+        assert np.allclose(table.steady, expected.steady, rtol=1e-12)

@@ -169,7 +169,7 @@ class Holding:
     """All that decides which sets can be held while nothing else is on the GPU; problems that share it share those.
 
     Attributes:
-        table: The layouts of the profiles that serve some tenant, or are held; the same for the same profiles.
+        table: The layouts of the profiles that serve some tenant; the same for the same profiles.
         serves: By holder (``Problem.partition``), the profiles that serve its tenants.
         needs: (holder, profiles of which it has to hold one): those as large as the ``min_profile`` of a tenant.
     """
@@ -185,9 +185,7 @@ class Holding:
         serves = tuple(frozenset(problem.capability_rps(tenant)) for tenant in firsts)
         large = (large_enough_profiles(problem, tenant) for tenant in problem.tenants)
         needs = zip(problem.holder_of, (frozenset(profile.name for profile in own) for own in large), strict=True)
-        # What is kept from another partition may serve nobody any more, and stands until it goes.
-        kept = {item.placement.profile.name for item in problem.opening.held}
-        names = tuple(name for name in problem.profile_names if name in kept.union(*serves))
+        names = tuple(name for name in problem.profile_names if any(name in own for own in serves))
         table = layout_table(problem.gpu, names, problem.profile_names if is_counted else ())
         return cls(table, serves, tuple(dict.fromkeys(needs)))
 
@@ -250,9 +248,6 @@ class HeldSets:
             is_own = self.owners == problem.holder_of[m]
             if kept_from is not None:
                 is_own &= self._by_entry(partial(_holder_in, dict(kept_from[m]))) == self.owners
-            if problem.is_repartitioned:  # what is kept from another pool may not serve this one
-                rates = problem.capability_rps(problem.tenants[m])
-                is_own &= np.isin(units, [1 << (COUNT_BITS * names.index(name)) for name in rates])
             codes = codes_of(np.array(table.multisets, dtype=np.int64))
             order, held = np.argsort(codes), np.where(is_own, units, 0).sum(axis=1)
             out[:, m] = order[np.searchsorted(codes[order], held)]
@@ -294,8 +289,6 @@ def _owners(holding: Holding, names: Sequence[str]) -> Int64s:
     is_met = np.zeros((1, len(needs)), dtype=np.bool_)
     for entry, name in enumerate(names):
         may_hold = [m for m in range(n_holders) if name in holding.serves[m]]
-        if not may_hold:
-            return np.zeros((0, len(names)), dtype=np.int64)
         owners = np.column_stack([np.repeat(owners, len(may_hold), axis=0), np.tile(may_hold, len(owners))])
         meets = np.array([[m == holder and name in enough for holder, enough in needs] for m in may_hold])
         is_met = np.repeat(is_met, len(may_hold), axis=0) | np.tile(meets, (len(is_met), 1))

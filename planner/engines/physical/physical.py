@@ -26,7 +26,7 @@ from planner.engines.physical.search import Search
 from planner.engines.prices import rounded
 from planner.engines.schedule import PlacedSchedule, WindowFacts, earliest_schedule, may_start
 from planner.plan import Certificate, Infeasibility, MigPlan, Rule, Status, without_plan
-from planner.problem import Problem, Reconfiguration, TenantTerms
+from planner.problem import Problem, Reconfiguration
 
 ENGINE = "physical"
 
@@ -95,9 +95,13 @@ def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) 
 
 
 def _no_schedule(facts: WindowFacts) -> Infeasibility:
-    """Why no schedule has a plan, with the tenant that would have none even without the others, if there is one."""
+    """Why no schedule has a plan, with the tenant that would have none even without the others, if there is one.
+
+    Those of a pool are one with it, and the first of them is named.
+    """
     problem = facts.problem
-    blamed = (tenant.name for tenant in problem.tenants if problem.unavailable and _has_no_plan_alone(problem, tenant))
+    holders = range(len(problem.partition) if problem.unavailable else 0)
+    blamed = (problem.owner(holder).tenant for holder in holders if _has_no_plan_alone(problem, holder))
     must = [tenant.name for tenant, ways in zip(problem.tenants, facts.choices, strict=True) if None not in ways]
     text = (
         f"no start and placement of the retrainings ({', '.join(must) or 'none has to start'}) leaves every tenant an "
@@ -107,13 +111,24 @@ def _no_schedule(facts: WindowFacts) -> Infeasibility:
     return Infeasibility(next(blamed, None), Rule.RETRAINING if must else Rule.MIN_PROFILE, text)
 
 
-def _has_no_plan_alone(problem: Problem, tenant: TenantTerms) -> bool:
-    """Whether a tenant would have no plan if it had what is ours to itself."""
-    if len(problem.tenants) == 1:
+def _has_no_plan_alone(problem: Problem, holder: int) -> bool:
+    """Whether those at a place in ``Problem.partition`` would have no plan if they had what is ours to themselves."""
+    if len(problem.partition) == 1:
         return True
-    state = problem.physical_initial
+    names, state = problem.owner(holder).members, problem.physical_initial
     if state is not None:
-        held = tuple(item for item in state.held if item.tenant == tenant.name)
-        state = replace(state, held=held, retrainings=tuple(r for r in state.retrainings if r.tenant == tenant.name))
-    alone = replace(problem, tenants=(tenant,), switch_s=problem.switching_s, initial=state, gains=None)
+        pairs = zip(state.held, problem.heirs, strict=True)
+        kept = [item for item, heir in pairs if heir == holder and problem.may_serve(heir, item.placement)]
+        shared = [[name for name in item.members if name in names] for item in kept]
+        held = (replace(item, tenant=own[0], others=(*own[1:],)) for item, own in zip(kept, shared, strict=True))
+        runs = tuple(run for run in state.retrainings if run.tenant in names)
+        state = replace(state, held=tuple(held), retrainings=runs)
+    alone = replace(
+        problem,
+        tenants=tuple(map(problem.tenant, names)),
+        pools=tuple(pool for pool in problem.pools if pool.members == names),
+        switch_s=problem.switching_s,
+        initial=state,
+        gains=None,
+    )
     return solve_physical(alone).status is Status.INFEASIBLE

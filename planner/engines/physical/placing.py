@@ -65,7 +65,6 @@ class Placer:
     def __init__(self, facts: WindowFacts, nodes: Nodes) -> None:
         self._facts, self._nodes, problem = facts, nodes, facts.problem
         serving = {name for tenant in problem.tenants for name in problem.capability_rps(tenant)}
-        serving |= {item.placement.profile.name for item in problem.opening.held}
         names = tuple(name for name in problem.profile_names if name in serving)
         self._table = layout_table(problem.gpu, names)
         self._counts = self._table.counts(problem.profile_names)

@@ -50,6 +50,11 @@ class PhysicalPrices:
         """``(n_steps, n_profiles)``."""
         return self._descent.prices
 
+    @property
+    def undecided(self) -> frozenset[int]:
+        """The tenants that may start a retraining of which the schedules of :meth:`lower` say nothing."""
+        return self._dual.undecided
+
     def lower(self, value: float, n_rounds: int) -> list[Schedule]:
         """Lower the bound in ``n_rounds`` rounds towards a plan's ``value``; the best schedule in each."""
         if not self._descent.n_rounds:

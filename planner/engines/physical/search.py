@@ -487,7 +487,8 @@ class Search:
         favoured = self.prices.lower(self._aim, min(max(_FEWEST_ROUNDS, self.facts.n_steps), n_most))
         self.meter.spent += len(favoured) * _A_ROUND
         self.bound = min(self.bound, self.prices.bound)
-        new = [schedule for schedule in dict.fromkeys(reversed(favoured)) if schedule not in self._valued]
+        completed = [own for own in map(self._completed, reversed(favoured)) if own is not None]
+        new = [schedule for schedule in dict.fromkeys(completed) if schedule not in self._valued]
         for schedule in new[:_FAVOURED]:
             if not self.meter.is_spent:
                 self._value(schedule)
@@ -498,6 +499,16 @@ class Search:
         self._shift_best(_SHIFTS)
         is_lower = before - self.prices.bound > _WORTHWHILE * (self.prices.bound - self._aim)
         return is_lower or self.best is not plan
+
+    def _completed(self, favoured: Schedule) -> Schedule | None:
+        """The schedule with the best plan's retrainings of the tenants that prices say nothing of.
+
+        ``None`` where one of them has to be retrained and there is no plan.
+        """
+        undecided, known = self.prices.undecided, () if self.best is None else schedule_of(self.best.answer)
+        if self.best is None and any(None not in self.facts.choices[m] for m in undecided):
+            return None
+        return tuple(sorted((*favoured, *(run for run in known if run.tenant in undecided))))
 
     def _by_tables(self, pool: Executor) -> None:
         """Bound every schedule, and value those whose bound is above the best plan.

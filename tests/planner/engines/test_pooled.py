@@ -1,0 +1,32 @@
+"""The bound of a pool where not all of its members' levels are told apart: it holds, and plans keep the rules."""
+
+from __future__ import annotations
+
+import physical_oracle
+import pytest
+from answers import near
+from claims import Claims
+from problems import pooled_problem
+
+from planner.engines import pooled
+from planner.solve import solve
+from planner.verify import pooled as checked
+from planner.verify import verify
+
+SEEDS = [pytest.param(s, marks=() if s < 430 else pytest.mark.long) for s in range(400, 520)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_members_beyond_the_states_are_bounded_and_retrained_all_the_same(seed, monkeypatch):
+    monkeypatch.setattr(pooled, "MOST_STATES", 2)
+    monkeypatch.setattr(checked, "MOST_STATES", 2)
+    problem = pooled_problem(seed)
+    best, plan = physical_oracle.best_objective(problem), solve(problem)
+    assert plan.status.has_plan == (best is not None)
+    if best is not None:
+        found, slack = verify(problem, plan), 1e-9 * max(1.0, abs(best))
+        with Claims(f"seed {seed}") as claim:
+            claim(not found.violations, f"{[str(one) for one in found.violations]}")
+            claim(problem.has_floors or plan.objective == near(best), f"worth {plan.objective}, not {best}")
+            claim(plan.bound >= best - slack, f"bound {plan.bound} below {best}")
+            claim(found.proven_bound is None or found.proven_bound >= best - slack, f"proven {found.proven_bound}")
