@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -220,20 +221,19 @@ class FaultyWorkers(SimWorkers):
     def start(
         self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
     ) -> None:
+        others, self._to_come = self._to_come, []
         super().start(instance_id, instance, owner, n_at_once, training)
-        own = sorted(
-            (item[2] for item in self._to_come if item[2].instance_id == instance_id), key=lambda one: one.at_s
-        )
-        self._to_come = sorted(item for item in self._to_come if item[2].instance_id != instance_id)
+        own, self._to_come = [item[2] for item in sorted(self._to_come)], sorted(others)
         self._n += 1
         for happening in self._fault(owner, self._n, own):
-            self._expect(happening)
+            is_named = isinstance(happening, Ready | Failed)
+            self._expect(replace(happening, tenant=owner.tenant) if is_named else happening)
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         found = super().happenings(until_s)
         for happening in found:
             if isinstance(happening, Failed):
-                self.stop(happening.instance_id)
+                self.stop(happening.instance_id, happening.tenant or "")
         return found
 
 
