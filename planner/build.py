@@ -126,14 +126,16 @@ def documented_warm_ups(gpu: GpuModel, tenants: Sequence[Tenant], n_instances: i
     )
 
 
-def largest_warm_up_s(gpu: GpuModel, tenants: Sequence[Tenant], switch_s: float | None = None) -> float:
+def largest_warm_up_s(
+    gpu: GpuModel, tenants: Sequence[Tenant], switch_s: float | None = None, n_sharing: int = 1
+) -> float:
     """What the largest change takes, by documented times, with as many starts at once as the GPU can hold instances.
 
-    ``switch_s``, if given, stands for the drain and the driver's calls.
+    ``switch_s``, if given, stands for the drain and the driver's calls. ``n_sharing`` tenants start in each instance.
     """
     if switch_s is None:
         switch_s = default_switch_s(gpu) - DRAIN_S + longest_batch_s(tenants)
-    n_at_once = most_instances(gpu)
+    n_at_once = most_instances(gpu) * n_sharing
     return switch_s + max(tenant.worker_start.planned_s(n_at_once) for tenant in tenants)
 
 

@@ -77,7 +77,10 @@ AGAIN_S = 10.0
 def lead_s(setting: Setting) -> float:
     """Seconds, in whole steps, before its first window at which a run begins to put instances up."""
     config = setting.config
-    longest_s = largest_warm_up_s(setting.gpu, setting.tenants, config.planner.switch_s)
+    everybody = [tenant.name for tenant in setting.tenants]
+    pools = config.sharing.listed or ([everybody] if config.sharing.may_pool else [])
+    n_sharing = max((len(pool) for pool in pools), default=1)
+    longest_s = largest_warm_up_s(setting.gpu, setting.tenants, config.planner.switch_s, n_sharing)
     return steps_of(longest_s, config.step_s) * config.step_s
 
 
