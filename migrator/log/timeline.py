@@ -29,7 +29,8 @@ class Held:
     """What somebody held, and for what, in one span of time.
 
     Attributes:
-        first_row: Of the GPU's memory slices; of its twentieths where tenants have shares.
+        first_row: Of the GPU's memory slices, which who shares an instance has in equal parts; of its twentieths where
+            tenants have shares.
         end_row: Behind the last one.
         begin_s: In seconds of the run.
         end_s: Not before ``begin_s``.
@@ -114,15 +115,20 @@ def held(log: ReadLog) -> list[Held]:
 
 def _of_instances(log: ReadLog, end_s: float) -> Iterator[Held]:
     gpu = gpu_model(log.header.gpu)
-    drained_s = {item.instance: item.drained_s for change in log.of(records.Change) for item in change.stopped}
+    stopped = [item for change in log.of(records.Change) for item in change.stopped]
+    drained_s = {(item.instance, item.end_s): item.drained_s for item in stopped}
     trained_s = {one.instance: one.finish_s for one in log.of(records.Finished)}
     for change in changes_in(log):
-        for item in change.started:
+        for item in change.begun:
             placement = gpu.placement(item.placement)
+            height = (placement.end - placement.start) / len(item.members)
+            first_row = placement.start + item.members.index(item.tenant) * height
             last_s = min(trained_s.get(item.name, math.inf), item.end_s)
-            for phase, from_s, to_s in _phases(change, item, last_s, drained_s.get(item.name, item.end_s)):
+            for phase, from_s, to_s in _phases(
+                change, item, last_s, drained_s.get((item.name, item.end_s), item.end_s)
+            ):
                 begin_s, until_s = (min(max(0.0, at_s), end_s) for at_s in (from_s, to_s))
-                yield Held(placement.start, placement.end, begin_s, until_s, item.tenant, phase, item.placement)
+                yield Held(first_row, first_row + height, begin_s, until_s, item.tenant, phase, item.placement)
 
 
 def _phases(

@@ -38,7 +38,7 @@ class Emitted:
     @property
     def changes(self) -> tuple[Change, ...]:
         """Its changes, by seconds of the window."""
-        return changes_of(self.plan, self.begins_s, self.problem.step_s)
+        return changes_of(self.plan, self.begins_s, self.problem.step_s, problem=self.problem)
 
     @property
     def before(self) -> OwnedLayout[Owner]:
@@ -46,7 +46,7 @@ class Emitted:
         initial = self.problem.physical_initial
         if initial is None:
             return OwnedLayout()
-        held = [(item.placement, Owner(item.tenant, Task.INFERENCE)) for item in initial.held]
+        held = [(item.placement, Owner(item.tenant, Task.INFERENCE, item.others)) for item in initial.held]
         return OwnedLayout.of(
             [*held, *((item.placement, Owner(item.tenant, Task.RETRAINING)) for item in initial.retrainings)]
         )

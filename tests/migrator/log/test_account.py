@@ -48,6 +48,21 @@ def test_what_a_stopping_instance_would_have_answered_is_reconfiguration():
     assert account.capacity.tolist() == [0.0, 7.5]
 
 
+def test_an_instance_of_a_pool_could_have_answered_each_member_at_the_pool_s_rate():
+    rates = {"1g.10gb": {"a": 8.0, "b": 4.0}}
+    pools = [{"members": ["a", "b"], "overhead_s": 1.0, "capability_rps": rates}]
+    begun = records.window_started(0, 2.0, "a", "b") | {"pools": pools}
+    up = change(0, -5.0, [started("one", -5.0, "1g.10gb@0") | {"tenant": ["a", "b"]}])
+    counts = {name: records.counts([4, 0], [6, 10], [4, 0]) for name in ("a", "b")}
+    own = [ready(0, "one", -1.0, tenant="a"), ready(0, "one", 0.5, tenant="b")]
+    found = accounts(
+        records.log_of(records.header(2.0, "a", "b"), begun, up, *own, records.window_finished(0, **counts))
+    )
+    assert [found[name].capacity.tolist() for name in ("a", "b")] == [[2.0, 2.0], [6.0, 6.0]]
+    assert found["b"].reconfiguration.tolist() == [0.0, 0.0]
+    assert found["a"].queueing.tolist() == [4.0, 8.0]
+
+
 def test_what_a_failed_worker_would_have_answered_is_capacity():
     died = (failed(0, "one", 0.5), ready(0, "one", 2.25))
     account = accounts(log_of([10, 10, 10], [5, 0, 7], [5, 0, 7], *UP, *died))["a"]

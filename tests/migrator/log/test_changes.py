@@ -47,6 +47,37 @@ def test_a_start_that_was_given_up_ends_the_start_up() -> None:
     assert (instance.up_s, instance.served, instance.ready) == (12.0, (), None)
 
 
+PASSED: list[Json] = [
+    change(0, 10.0, [started("x", 10.5, "2g.20gb@2") | {"tenant": ["a", "b"]}]),
+    ready(0, "x", 14.0, tenant="a"),
+    ready(0, "x", 16.0, tenant="b"),
+    failed(0, "x", 20.0, tenant="a"),
+    ready(0, "x", 24.0, tenant="a"),
+    change(1, 60.0) | {"passed": [started("x", 60.0, "2g.20gb@2") | {"tenant": ["b", "c"]}]},
+    ready(1, "x", 63.0, tenant="c"),
+    change(2, 120.0) | {"passed": [started("x", 120.0, "2g.20gb@2") | {"tenant": ["a", "b"]}]},
+    ready(2, "x", 125.0, tenant="a"),
+    change(2, 130.0, [], [stopped("x", 130.0, 131.5) | {"tenant": ["a", "b"]}]),
+]
+"""An instance of two tenants, of whom one makes room for a third and then comes back."""
+
+
+def test_an_instance_of_a_pool_is_each_member_s_while_it_is_in_it() -> None:
+    first, then, last, ended = changes_in(records.log_of(records.header(60.0, "a", "b", "c"), *PASSED))
+    assert {one.tenant: one.served for one in first.started} == {
+        "a": ((14.0, 20.0), (24.0, 60.0)),
+        "b": ((16.0, 60.0),),
+    }
+    assert {one.tenant: one.served for one in then.passed} == {"b": ((60.0, 120.0),), "c": ((63.0, 120.0),)}
+    assert {one.tenant: one.served for one in last.passed} == {"a": ((125.0, 130.0),), "b": ((120.0, 130.0),)}
+    assert {one.tenant: (one.begin_s, one.up_s, one.gone_s) for one in last.passed} == {
+        "a": (120.0, 125.0, 131.5),
+        "b": (120.0, 120.0, 131.5),
+    }
+    assert [one.members for one in then.begun] == [("b", "c")] * 2
+    assert ended.stopped == last.passed
+
+
 def test_an_instance_that_ended_before_it_was_ready_never_served() -> None:
     instance = life(BEGUN, ENDED)
     assert (instance.up_s, instance.served) == (30.0, ())

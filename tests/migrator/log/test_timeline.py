@@ -73,6 +73,23 @@ def test_a_worker_that_failed_starts_again_and_one_that_trains_ends() -> None:
     assert [span.phase for span in held(log) if span.what == "1g.10gb@0"] == ["serving", "ending"]
 
 
+def test_who_shares_an_instance_has_its_part_of_the_rows() -> None:
+    up = records.started("7g.80gb@0#1", 0.0) | {"tenant": ["a", "b"]}
+    passed = records.change(0, 2.0) | {"passed": [records.started("7g.80gb@0#1", 2.0) | {"tenant": "b"}], "at_s": 2.0}
+    lines = [records.header(3.0, "a", "b"), records.window_started(0, 3.0, "a", "b"), records.change(0, 0.0, [up])]
+    lines += [{**records.ready(0, "7g.80gb@0#1", 0.5, tenant=name), "at_s": 0.5} for name in ("a", "b")]
+    counted = records.counts([1, 1, 1], [0, 0, 0], [1, 1, 1])
+    lines += [passed, {**records.window_finished(0, a=counted, b=counted), "at_s": 3.0}]
+    found = held(records.log_of(*records.timed(lines)))
+    assert [(one.tenant, one.phase, one.first_row, one.end_row, one.begin_s, one.end_s) for one in found] == [
+        ("a", "starting", 0.0, 4.0, 0.0, 0.5),
+        ("a", "serving", 0.0, 4.0, 0.5, 2.0),
+        ("b", "starting", 4.0, 8.0, 0.0, 0.5),
+        ("b", "serving", 4.0, 8.0, 0.5, 2.0),
+        ("b", "serving", 0.0, 8.0, 2.0, 3.0),
+    ]
+
+
 def test_what_others_came_with_is_theirs_until_they_left() -> None:
     def others(**what: list[str]) -> records.Json:
         return {"kind": "others", "window": 0, "gone": [], "came": [], "left": [], "taken": [], **what}
