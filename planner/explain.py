@@ -163,7 +163,8 @@ def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     apart = 1 if is_paper else problem.epoch_steps
     first = problem.opening.next_epoch_step
     # What a pool holds is in the course of each of its members.
-    changes = [*held_by_step(problem, dict.fromkeys(item for course in own for item in course.lifetimes))]
+    firsts = [own[members[0]] for members in problem.partition]
+    changes = [*held_by_step(problem, (item for course in firsts for item in course.lifetimes))]
     number = max(n for n, (since, _) in enumerate(changes) if since <= step)
     before: Holding | None
     held = changes[number][1]
