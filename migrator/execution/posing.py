@@ -40,6 +40,7 @@ from planner.problem import (
     PaperState,
     Per,
     PhysicalState,
+    Pool,
     Problem,
     Reconfiguration,
     RunningRetraining,
@@ -223,6 +224,14 @@ def pool_terms(setting: Setting, warm_ups: WarmUps, members: Sequence[int], mean
         slack_s={name: {profile: own[name].slack_s for profile, own in points.items()} for name in names},
         start_s=pool_start_s(tenants, warm_ups, members),
     )
+
+
+def terms_of(setting: Setting, pool: Pool) -> PoolTerms:
+    """What came of a pool as a problem has it."""
+    found = setting.joint_points.of(pool.members)
+    points = {profile: dict(zip(found.members, own, strict=True)) for profile, own in found.points.items()}
+    slack_s = {name: {profile: own[name].slack_s for profile, own in points.items()} for name in pool.members}
+    return PoolTerms(pool.members, pool.capability_rps, slack_s, pool.overhead_s)
 
 
 def _filled(tenant: Tenant, mean_rps: float, point: JointPoint) -> float:

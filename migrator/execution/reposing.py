@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec import structs, to_builtins
 
-from forecaster.forecast import FloatArray
+from forecaster.forecast import FloatArray, Forecast
 from migrator.config import Config
 from migrator.estimates import Estimate
 from migrator.execution import events
 from migrator.execution.ahead import Seen, begun_s, fallen
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
 from migrator.execution.models import TabledModels, last_trained, outlooks, unseen, windows_ahead
-from migrator.execution.posing import estimates_in, later, plan_from_step_of, posed
+from migrator.execution.posing import estimates_in, later, plan_from_step_of, pool_terms, posed, terms_of
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.setting import Setting
 from migrator.traffic import Traffic
-from planner.build import WarmUps, with_forecast
+from planner.build import PoolTerms, WarmUps, with_forecast
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import state_of_json, unavailable_of_json
 from planner.policies.policy import Knows
@@ -144,7 +144,8 @@ class RunCheck:
             initial=state_of_json(revised.initial, Reconfiguration.PHYSICAL, setting.gpu, origin),
             unavailable=unavailable_of_json(revised.unavailable, origin),
         )
-        return with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk)
+        pools = [terms_of(setting, pool) for pool in window.pools]
+        return with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk, pools)
 
     def _posed(self, started: records.WindowStarted, measured: records.Measured | None = None) -> Problem | str:
         """The problem that the window posed, or why it cannot be told; with what was ``measured`` since."""
@@ -168,7 +169,27 @@ class RunCheck:
                 return f"the forecast of {tenant.name} made anew is not the log's: its trace or the program has changed"
         taken = unavailable_of_json(started.unavailable, self._origin(window))
         taken = unavailable_later(taken, from_step)
-        return posed(self._setting, opening, state, forecast, unavailable=taken)
+        pools = self._pools(started, forecast)
+        if isinstance(pools, str):
+            return pools
+        return posed(self._setting, opening, state, forecast, unavailable=taken, pools=pools)
+
+    def _pools(self, started: records.WindowStarted, forecast: Forecast) -> tuple[PoolTerms, ...] | str:
+        """Those that the window was planned with, or why they cannot be told."""
+        names, warm_ups = [tenant.name for tenant in self._setting.tenants], warm_ups_in(started, self._setting.tenants)
+        assert warm_ups is not None
+        found = list[PoolTerms]()
+        for pool in started.pools:
+            if not set(pool.members) <= set(names):
+                return f"it has a pool of {', '.join(pool.members)}, not all of whom are tenants"
+            members = [names.index(name) for name in pool.members]
+            terms = pool_terms(self._setting, warm_ups, members, forecast.mean_rps.mean(axis=0))
+            if terms is None or terms.planned_rps != pool.capability_rps:
+                return (
+                    f"the rates of the pool of {', '.join(pool.members)} are not those that the window was planned with"
+                )
+            found.append(terms)
+        return tuple(found)
 
     def _opening(self, started: records.WindowStarted, warm_ups: WarmUps, measured: records.Measured | None) -> Opening:
         """What the window's plan was told of it, or what was measured since."""
@@ -351,7 +372,8 @@ def warm_ups_in(started: records.WindowStarted, tenants: Sequence[Tenant]) -> Wa
     if told is None or not set(names) <= told.start_s.keys() & told.training_start_s.keys():
         return None
     start_s, training_start_s = (tuple(by[name] for name in names) for by in (told.start_s, told.training_start_s))
-    return WarmUps(told.switch_s, start_s, training_start_s)
+    pool_start_s = {pool.members: pool.overhead_s for pool in started.pools}
+    return WarmUps(told.switch_s, start_s, training_start_s, pool_start_s)
 
 
 def outlooks_in(
