@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from msgspec import structs, to_builtins
@@ -170,9 +171,8 @@ class RunCheck:
         taken = unavailable_of_json(started.unavailable, self._origin(window))
         taken = unavailable_later(taken, from_step)
         pools = self._pools(started, forecast)
-        if isinstance(pools, str):
-            return pools
-        return posed(self._setting, opening, state, forecast, unavailable=taken, pools=pools)
+        pose = partial(posed, self._setting, opening, state, forecast, unavailable=taken)
+        return pools if isinstance(pools, str) else pose(pools=pools)
 
     def _pools(self, started: records.WindowStarted, forecast: Forecast) -> tuple[PoolTerms, ...] | str:
         """Those that the window was planned with, or why they cannot be told."""
