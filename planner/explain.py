@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from operator import mul, sub
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from planner.counts import multiset_of, profiles_of
 from planner.course import Course, Holding, courses, held_by_step, in_order
 from planner.engines.physical.held_sets import HeldSets
 from planner.errors import ProblemError
+from planner.gains import carried_over_in_turn, order_of_service
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration
 
@@ -53,6 +56,24 @@ class TenantStep:
     capability_rps: float
     accuracy: float
     goodput: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStep:
+    """What it is worth in the step asked about that a pool shares what serves it; goodput in requests.
+
+    Both figures are by the step's own arrivals, without what waits from the step before.
+
+    Attributes:
+        members: The pool's tenants.
+        together: What they earn together.
+        apart: The most that they would earn if each of the instances were one member's alone, at that member's own
+            rates; a member without an instance earns nothing.
+    """
+
+    members: tuple[str, ...]
+    together: float
+    apart: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +113,7 @@ class Explanation:
         alternatives: The best others by ``net``, and what is held before and after where it fits.
         n_compared: How many layouts that differ in what tenants hold were compared.
         reason: Why the plan stays or changes, in a sentence or two.
+        pools: What sharing is worth in the step itself, by pool.
     """
 
     step: int
@@ -102,6 +124,7 @@ class Explanation:
     alternatives: tuple[Choice, ...]
     n_compared: int
     reason: str
+    pools: tuple[PoolStep, ...] = ()
 
 
 def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_ALTERNATIVES) -> Explanation:
@@ -133,7 +156,32 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
         alternatives=others,
         n_compared=len(np.unique(layouts.columns, axis=0)),
         reason=_reason(problem, plan, stretch, layouts, held, others),
+        pools=tuple(_pool_step(problem, own, members, step) for members in problem.partition if len(members) > 1),
     )
+
+
+def _pool_step(problem: Problem, own: Sequence[Course], members: tuple[int, ...], step: int) -> PoolStep:
+    """The pool of these tenants in a step."""
+    order = order_of_service(problem, members)
+    serving = own[members[0]].serving[step]
+    worth = {m: own[m].tenant.weight * own[m].tenant.accuracies[int(own[m].level[step])] for m in members}
+    arrived = {m: problem.step_s * float(own[m].tenant.arrivals_rps[step]) for m in members}
+    came = [np.full((1, 1), arrived[m]) for m in order]
+    most = [np.full((1, 1), problem.step_s * (serving @ problem.rates_rps(own[m].tenant))) for m in order]
+    (served,) = carried_over_in_turn(came, most, [np.zeros((1, 1)) for _ in order])
+    together = sum(worth[m] * float(own_served[0, 0]) for m, own_served in zip(order, served, strict=True))
+    # The best deal of the instances: one member after the other, by what those before it have taken.
+    best = {tuple(serving.tolist()): 0.0}
+    for m in members:
+        rates = [own[m].tenant.capability_rps.get(name, 0.0) for name in problem.profile_names]
+        after: dict[tuple[int, ...], float] = {}
+        for left, value in best.items():
+            for taken in product(*(range(count + 1) for count in left)):
+                rest = tuple(map(sub, left, taken))
+                can_serve = problem.step_s * sum(map(mul, taken, rates))
+                after[rest] = max(after.get(rest, 0.0), value + worth[m] * min(arrived[m], can_serve))
+        best = after
+    return PoolStep(tuple(problem.tenant_names[m] for m in members), together, max(best.values()))
 
 
 @dataclass(frozen=True, slots=True)

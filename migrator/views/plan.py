@@ -397,6 +397,12 @@ def print_explanation(found: Explanation, console: Console) -> None:
     """Print the step, the alternatives, and why the plan stays or changes."""
     console.print(f"\n[bold]Step {found.step}[/]")
     console.print(_step_table(found, console.width))
+    for pool in found.pools:
+        console.print(
+            f"  {escape(' + '.join(pool.members))} share what they hold: {pool.together:.2f} requests of this step by "
+            f"turns, {pool.apart:.2f} at most if each instance were one's alone",
+            soft_wrap=True,
+        )
     n = found.n_compared
     console.print(
         f"[bold]What could be held in steps {found.from_step}–{found.to_step}[/], all else as in the plan: "
