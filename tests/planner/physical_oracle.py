@@ -425,9 +425,8 @@ def worth_of(held_sets: HeldSets, lifetimes: Sequence[Lifetime], next_epoch_step
         busy = tuple(one.place for one in progress if one.place is not None)
         ways = held_sets.ways_to_go_on(standing, busy, s, may_change=True)
         now = next((one for one in ways if one.held == set(entries)), None)
-        if now is None or any(
-            _serves_at(problem, item, standing) != item.serve_step for item in alive if item.create_step == s
-        ):
+        begun = [item for item in alive if item.create_step == s]
+        if now is None or any(_serves_at(problem, item, standing) != item.serve_step for item in begun):
             return None
         epochs += [s] if held_sets.is_epoch(standing, now.held, s) else []
         standing, (served, lacks) = now, held_sets.served(now, s)
@@ -462,8 +461,11 @@ def _is_whole(problem: Problem, item: Lifetime, before: Standing) -> bool:
     return is_some and (_named(problem, item) is not None if item.is_inference else is_known)
 
 
-def _serves_at(problem: Problem, item: Lifetime, before: Standing) -> int:
-    """The step from which a lifetime that begins after this standing has to serve, or to train."""
+def _serves_at(problem: Problem, item: Lifetime, before: Standing) -> int | None:
+    """The step from which a lifetime that begins after this standing has to serve, or to train.
+
+    ``None`` where it goes on: what is kept is one lifetime.
+    """
     names, s = [tenant.name for tenant in problem.tenants], item.create_step
     m = names.index(item.owner.tenant)
     if not item.is_inference:
@@ -472,8 +474,9 @@ def _serves_at(problem: Problem, item: Lifetime, before: Standing) -> int:
         return item.serve_step if is_running and item.serve_step <= item.end_step else s + _start_up(problem, m)
     if s == 0 and problem.physical_initial is None:
         return 0
-    if s == 0 and (_place(item.placement), _named(problem, item)) in before.held:
-        return next(own.serve_step for own in problem.physical_initial.held if own.placement == item.placement)
+    if (_place(item.placement), _named(problem, item)) in before.held:
+        opening = () if s or problem.physical_initial is None else problem.physical_initial.held
+        return next((own.serve_step for own in opening if own.placement == item.placement), None)
     return s + _warm_up(problem, m)
 
 

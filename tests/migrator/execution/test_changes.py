@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from executor.catalogue import gpu_model
 from migrator.execution.changes import changes_of
 from planner.plan import Lifetime, MigPlan, Status
-from planner.problem import Owner, Reconfiguration, Task
+from planner.problem import HeldInstance, Owner, PhysicalState, Pool, Problem, Reconfiguration, Task, TenantTerms
 
 GPU = gpu_model("a100-80gb")
 A, B = Owner("a", Task.INFERENCE), Owner("b", Task.INFERENCE)
@@ -60,3 +63,22 @@ def test_a_retraining_that_was_in_progress_is_not_begun_again() -> None:
     opening = changes_of(plan_of(Lifetime(at("2g.20gb@0"), A, 0, 0, 100), running), 0.0, 1.0)[0]
     assert opening.layout.owner(at("1g.10gb@4")) == TRAINING
     assert [str(placement) for placement, _ in opening.promised_s] == ["2g.20gb@0"]
+
+
+AB = Owner("a", Task.INFERENCE, ("b",))
+
+
+def problem_of(next_epoch_step: int) -> Problem:
+    """Tenant a holds an instance alone; from now on it is in a pool with b."""
+    tenants = tuple(TenantTerms(name, np.ones(100), {"2g.20gb": 9.0}, 0.5, 1.0, "1g.10gb") for name in ("a", "b"))
+    pool = Pool(("a", "b"), {"2g.20gb": {"a": 8.0, "b": 8.0}}, overhead_s=3.0)
+    state = PhysicalState((HeldInstance(at("2g.20gb@0"), "a", 0),), next_epoch_step=next_epoch_step)
+    return Problem(GPU, 1.0, 100, Reconfiguration.PHYSICAL, tenants, switch_s=1.0, initial=state, pools=(pool,))
+
+
+@pytest.mark.parametrize("first", [0, 6])
+def test_what_a_pool_keeps_of_others_is_its_own_from_the_first_step_at_which_anything_may_change(first: int) -> None:
+    changes = changes_of(plan_of(Lifetime(at("2g.20gb@0"), AB, 0, 0, 100)), 1000.0, 1.0, problem=problem_of(first))
+    owners = [(change.planned_s, change.layout.owner(at("2g.20gb@0"))) for change in changes]
+    assert owners == [*([(1000.0, A)] if first else []), (1000.0 + first, AB)]
+    assert changes[-1].promised_s == ((at("2g.20gb@0"), 1000.0 + first + 4.0),)
