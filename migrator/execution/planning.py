@@ -174,6 +174,10 @@ def _pools(
         found = [terms(group) for group in partition if len(group) > 1]
         return None if None in found or len(partition) > setting.gpu.compute_slices else (*filter(None, found),)
 
+    settled = None if how.policy is None else how.policy.pools_in(opening.window)
+    if settled is not None:
+        return tuple(filter(None, (terms(tuple(map(names.index, pool))) for pool in settled))), ()
+
     if sharing.listed is not None:
         for pool in sharing.listed:
             if len(pool) > 1 and terms(in_order([map(names.index, pool)])[0]) is None:

@@ -100,10 +100,6 @@ class Starts:
             tuple(self._start_s(Owner(name, Task.RETRAINING), switch_s) for name in self._names),
         )
 
-    def pool_start_s(self, members: tuple[str, ...]) -> float:
-        """The same of an instance of a pool, until all ``members`` serve in it: what ``warm_ups`` has of a tenant."""
-        return self._start_s(Owner(members[0], Task.INFERENCE, members[1:]), self.warm_ups.switch_s)
-
     def _documented_s(self, owner: Owner) -> list[float]:
         """What starts take by documented times, by instances of the change: with all members' workers at once."""
         if owner.task is Task.RETRAINING:

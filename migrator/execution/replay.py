@@ -44,12 +44,14 @@ class Replayed(Policy):
         policy: Who gave them.
         origin: Names the log in messages.
         answers: Those that were not given again yet.
+        pools: By window, those that it was planned with.
         asks: Whether the policy is asked all the same, because it may remember what it was asked.
     """
 
     policy: Policy
     origin: str
     answers: Answers
+    pools: Mapping[int, Sequence[tuple[str, ...]]]
     asks: bool = False
 
     @classmethod
@@ -65,7 +67,8 @@ class Replayed(Policy):
                 answers[record.window, answer.n_steps].append(answer)
             elif isinstance(record, PlanKept) and record.why is not Kept.ALONE:  # that needs to be found out again
                 answers[record.window, record.n_steps].append(None)
-        return cls(policy, str(log.folder / EVENTS_FILE), MappingProxyType(dict(answers)), asks)
+        pools = {started.window: [pool.members for pool in started.pools] for started in log.of(WindowStarted)}
+        return cls(policy, str(log.folder / EVENTS_FILE), MappingProxyType(dict(answers)), pools, asks)
 
     @property
     def name(self) -> str:
@@ -91,6 +94,10 @@ class Replayed(Policy):
     def has_pools(self) -> bool:
         """The policy's."""
         return self.policy.has_pools
+
+    def pools_in(self, window: int) -> Sequence[tuple[str, ...]] | None:
+        """The log's, where it has the window; else the policy's."""
+        return self.pools.get(window, self.policy.pools_in(window))
 
     @property
     def looks_ahead_s(self) -> float | None:

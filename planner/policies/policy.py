@@ -119,6 +119,10 @@ class AnyPolicy(ABC):
         """Whether it plans pools: tenants whose inference holds instances together."""
         return False
 
+    def pools_in(self, window: int) -> Sequence[tuple[str, ...]] | None:  # noqa: ARG002
+        """The pools of a window, by their members, where it is settled already who they are; else ``None``."""
+        return None
+
     @property
     def looks_ahead_s(self) -> float | None:
         """For how many seconds it knows the true arrivals, where it ``knows`` those ``AHEAD``; else ``None``."""
