@@ -70,7 +70,7 @@ class WarmUps:
     switch_s: float
     start_s: tuple[float, ...]
     training_start_s: tuple[float, ...]
-    pool_start_s: Mapping[tuple[str, ...], float] = field(default_factory=lambda: MappingProxyType({}))
+    pool_start_s: Mapping[tuple[str, ...], float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     @classmethod
     def of(cls, problem: Problem) -> Self:

@@ -58,6 +58,6 @@ def test_some_sections_are_run_in_full_beside_the_first_table() -> None:
     names = [one.name for one in reproduce.chosen(is_full=False, traces=None, sections=["load", "foresight"])]
     assert [name for name in names if not name.startswith("load-")] == ["main", "foresight", "foresight-once"]
     assert len(names) > 3
-    known = r"^lode: sections and studies are headline, bursts, retraining, main, .*, pre-initialisation$"
+    known = r"^lode: sections and studies are headline, bursts, twenty, retraining, main, .*, pre-initialisation$"
     with pytest.raises(ValueError, match=known):
         reproduce.chosen(is_full=True, traces=None, sections=["lode"])
