@@ -123,9 +123,10 @@ class Run:
     def instances(self) -> list[Row]:
         """A row for each instance that a tenant has held, in seconds of the run; ``None`` for an end that is open.
 
-        Empty where tenants had shares of a whole GPU, or turns on it.
+        One that tenants share has a row for each of them, and further rows from when others share it on. Empty where
+        tenants had shares of a whole GPU, or turns on it.
         """
-        started = (instance for change in changes_in(self.log) for instance in change.started)
+        begun = (instance for change in changes_in(self.log) for instance in change.begun)
         return [
             {
                 "instance": one.name,
@@ -137,7 +138,7 @@ class Run:
                 "end_s": one.end_s if math.isfinite(one.end_s) else None,
                 "gone_s": one.gone_s if math.isfinite(one.gone_s) else None,
             }
-            for one in started
+            for one in begun
         ]
 
 

@@ -48,9 +48,6 @@ class Setting:
         found = self.joint_points.of(members)
         rows = {tenant.name: {row.key: row for row in tenant.rows} for tenant in self.tenants if tenant.name in members}
         return {
-            profile: {
-                name: point_of(rows[name][point.row.key], rows[name].values())
-                for name, point in zip(found.members, points, strict=True)
-            }
-            for profile, points in found.points.items()
+            profile: {name: point_of(rows[name][point.row.key], rows[name].values()) for name, point in points.items()}
+            for profile, points in found.by_member.items()
         }

@@ -125,18 +125,18 @@ def _promising(
     pose_alone: Callable[[Members], Problem | None],
 ) -> list[Partition]:
     """Partitions whose groups earn most with instances that stay, best first; ``starts`` are where it begins."""
-    worth_of, judged = cache(lambda group: _standing(pose_alone(group))), dict[Partition, float]()
+    worth_of, judged = cache(lambda group: standing(pose_alone(group))), dict[Partition, float]()
 
     def judge(partition: Partition) -> float:
         if partition not in judged:
-            judged[partition] = _together([worth_of(group) for group in partition])
+            judged[partition] = best_together([worth_of(group) for group in partition])
         return judged[partition]
 
     for start in starts:
         best, value = start, judge(start)
         while len(judged) < MOST_JUDGED:
             left = MOST_JUDGED - len(judged)
-            near = [other for other in _neighbours(best) if other not in judged and may_be(other)][:left]
+            near = [other for other in neighbours(best) if other not in judged and may_be(other)][:left]
             found = max(near, key=judge, default=best)
             if judge(found) <= value:
                 break
@@ -145,7 +145,7 @@ def _promising(
     return ranked[:MOST_PLANNED]
 
 
-def _neighbours(partition: Partition) -> Iterator[Partition]:
+def neighbours(partition: Partition) -> Iterator[Partition]:
     """The partitions that differ by a merge, a tenant set apart or moved, or two that change places."""
     for one, other in combinations(partition, 2):
         rest = [group for group in partition if group not in (one, other)]
@@ -162,11 +162,11 @@ def _neighbours(partition: Partition) -> Iterator[Partition]:
         yield from (in_order([*rest, {m}, {*group} - {m}]) for m in group if len(group) > 1)
 
 
-_Standing = tuple[Problem, Int64s, Floats]
+Standing = tuple[Problem, Int64s, Floats]
 """A group's problem alone, the multisets that it may hold, ``(n, n_profiles)``, and what each earns, ``(n,)``."""
 
 
-def _standing(problem: Problem | None) -> _Standing | None:
+def standing(problem: Problem | None) -> Standing | None:
     """What a group would earn if it held one multiset throughout, at the mean of its present and best accuracies."""
     if problem is None:
         return None
@@ -181,7 +181,7 @@ def _standing(problem: Problem | None) -> _Standing | None:
     return problem, np.array(held, dtype=np.int64), worth
 
 
-def _together(groups: Sequence[_Standing | None]) -> float:
+def best_together(groups: Sequence[Standing | None]) -> float:
     """The most that groups earn with multisets that fit the GPU together; −inf where one has none."""
     found = [group for group in groups if group is not None]
     if len(found) < len(groups):

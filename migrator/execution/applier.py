@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, TypeVar
 
 from executor.clock import Clock
 from executor.errors import DriverError, GpuError, GpuLostError, NoGpuError
@@ -29,7 +29,7 @@ from migrator.execution.seams import Failed, Note, Ready, Workers
 from migrator.execution.watch import Watch
 from migrator.log.trouble import Blind
 from planner.problem import Owner, Task
-from workloads.profiles.latency import LatencyCurve
+from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.pool import Lane
 from workloads.serving.requests import Server
 from workloads.tenants import Tenant
@@ -46,29 +46,8 @@ STAYS_S = 30.0
 """Seconds for which plans do without another attempt at an instance that would not go and serves again."""
 
 
-class MemberPoint(Protocol):
-    """How an instance of a pool serves a member: by turns of as many batches as there are processes."""
-
-    @property
-    def batch(self) -> int:
-        """Most requests that a process takes in a turn."""
-
-    @property
-    def processes(self) -> int:
-        """Processes of the member in the instance."""
-
-    @property
-    def latency(self) -> LatencyCurve:
-        """Seconds of a process's batch, by its size."""
-
-
-JointPoints = Callable[[tuple[str, ...]], Mapping[str, Mapping[str, MemberPoint]]]
-"""How an instance serves a pool of these members, by profile and then by member."""
-
-
-def no_pools(members: tuple[str, ...]) -> Mapping[str, Mapping[str, MemberPoint]]:  # noqa: ARG001
-    """No profile serves a pool."""
-    return {}
+JointServings = Callable[[tuple[str, ...]], Mapping[str, Mapping[str, OperatingPoint]]]
+"""How an instance serves a pool of these members, by profile and then by member: turns of a batch in each process."""
 
 
 @dataclass(frozen=True)
@@ -266,11 +245,11 @@ class Applier:
         tenants: Mapping[str, Tenant],
         start_s: float,
         n_started: int = 0,
-        joint_points: JointPoints = no_pools,
+        joint_servings: JointServings | None = None,
     ) -> None:
         """Look at what stands: what is ours of it nobody uses yet. ``n_started`` instances were started before.
 
-        ``joint_points`` are how pools are served.
+        ``joint_servings`` are how pools are served, where there may be some.
 
         The clock is not looked at, as it may begin to run then; it shows ``start_s``.
 
@@ -285,7 +264,7 @@ class Applier:
         self._watch = Watch(backend.silent_s, start_s)
         self._silence: Blind | None = None
         self._asked_s = -NEVER_S
-        self._tenants, self._joint_points = tenants, joint_points
+        self._tenants, self._joint_servings = tenants, joint_servings or (lambda _: {})
         self._live: dict[Placement, Live] = {}
         self._idle: dict[Placement, GpuInstance] = {}
         self._stuck: set[Placement] = set()
@@ -754,7 +733,7 @@ class Applier:
 
     def may_serve(self, owner: Owner, placement: Placement) -> bool:
         """Whether the owner can serve in the instance."""
-        points = self._joint_points(owner.members) if owner.others else self._tenants[owner.tenant].operating_points
+        points = self._joint_servings(owner.members) if owner.others else self._tenants[owner.tenant].operating_points
         return placement.profile.name in points
 
     def hand(
@@ -804,7 +783,7 @@ class Applier:
         """What serves the worker's tenant in the instance: one server for each process, or its turns in a pool's."""
         name, profile = worker.owner.tenant, live.placement.profile.name
         if live.is_shared:
-            point = self._joint_points(live.owner.members)[profile][name]
+            point = self._joint_servings(live.owner.members)[profile][name]
             latency, limit = point.latency.of_processes(point.processes, point.batch), point.processes * point.batch
             return (Server(name, f"{live.instance_id}/{name}", ready_s, NEVER_S, latency, limit),)
         return _servers_of(self._tenants[name], live, ready_s)

@@ -18,7 +18,7 @@ from typing import TypeVar, assert_never
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
 from migrator.execution import events
-from migrator.execution.applier import NEVER_S, Applier, Backend, JointPoints, Live, no_pools
+from migrator.execution.applier import NEVER_S, Applier, Backend, Live
 from migrator.execution.changes import Change, ChangeOutcome, changes_of
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import (
@@ -123,19 +123,18 @@ class Instances:
         solving: Solving,
         first_s: float = 0.0,
         n_started: int = 0,
-        joint_points: JointPoints = no_pools,
     ) -> None:
         """``first_s`` is the second at which the first window begins; ``backend``'s clock shows an earlier one.
 
         ``tenants`` are those that run: their retrainings take what they take, not what is estimated. ``n_started``
-        instances were started before. ``joint_points`` are how pools are served.
+        instances were started before.
 
         Raises:
             GpuError: The driver does not say what stands.
         """
         self._setting, self._queues, self._solving = setting, queues, solving
         self._workers, self._begin = backend.workers, backend.begin
-        self._applier = Applier(backend, tenants, first_s - lead_s(setting), n_started, joint_points)
+        self._applier = Applier(backend, tenants, first_s - lead_s(setting), n_started, setting.joint_servings)
         self._names = [tenant.name for tenant in setting.tenants]
         self._opening: Opening | None = None
         self._planned: PlannedWindow | None = None

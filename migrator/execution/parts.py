@@ -130,8 +130,7 @@ def parts_on_instances(
     opened = backend(first_s - lead_s(setting))
     solving = Solving(policy=policy, as_published=as_published, time_limit_s=time_limit_s)
     n_started = 0 if joins is None else joins.n_started
-    running = tenants_that_run(setting)
-    sharing = Instances(setting, opened, queues, running, solving, first_s, n_started, setting.joint_servings)
+    sharing = Instances(setting, opened, queues, tenants_that_run(setting), solving, first_s, n_started)
     models = models or tabled_models(setting, joins)
     return Parts(traffic, policy, sharing, opened.clock, queues, models, ending, joins, time_limit_s)
 

@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 
+from executor.compiled import working_s
 from forecaster.forecast import Forecast
 from forecaster.registry import HINDSIGHT
 from migrator.errors import InfeasibleError
@@ -140,11 +141,13 @@ def plan_window(
         PlannerError: The parts do not make a problem, or the solver failed.
     """
     how = solving or Solving(must_meet_floors=False)
-    plan_from_step = plan_from_step_of(setting, opening, state)
+    plan_from_step, begun_s = plan_from_step_of(setting, opening, state), working_s()
     pools, judged = _pools(setting, opening, state, forecast, how, unavailable)
     problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable, pools)
     ahead = forecast_from(forecast, plan_from_step)
+    chosen_s = working_s() - begun_s
     plan = _answer(setting, opening, problem, how, ahead, pools=pools)
+    plan = replace(plan, solve_s=plan.solve_s + chosen_s) if judged else plan  # who shares is a part of the plan
     planned = _checked(problem, plan, opening.window, plan_from_step, forecast)
     return replace(planned, pools=pools, judged=judged)
 
@@ -160,7 +163,8 @@ def _pools(
     """The pools that the window is planned with, and what came into question: the config's, or those of most worth.
 
     Raises:
-        InfeasibleError: No profile serves a pool that the config lists.
+        InfeasibleError: No profile serves a pool that the config lists; or there are more tenants than compute slices,
+            and none of them may share.
     """
     sharing, names = setting.config.sharing, [tenant.name for tenant in setting.tenants]
     has_pools = how.reconfiguration is Reconfiguration.PHYSICAL and (how.policy is None or how.policy.has_pools)
@@ -175,17 +179,18 @@ def _pools(
         return None if None in found or len(partition) > setting.gpu.compute_slices else (*filter(None, found),)
 
     settled = None if how.policy is None else how.policy.pools_in(opening.window)
-    if settled is not None:
-        return tuple(filter(None, (terms(tuple(map(names.index, pool))) for pool in settled))), ()
-
-    if sharing.listed is not None:
-        for pool in sharing.listed:
-            if len(pool) > 1 and terms(in_order([map(names.index, pool)])[0]) is None:
-                reason = setting.joint_points.of(pool).infeasible
-                raise InfeasibleError(f"sharing.pools: the pool of {', '.join(pool)}: {reason}")
-        return (
-            *filter(None, (terms(g) for g in in_order(map(names.index, p) for p in sharing.listed) if len(g) > 1)),
-        ), ()
+    listed = sharing.listed if settled is None else settled
+    if listed is not None:
+        found = list[PoolTerms]()
+        for group in in_order(map(names.index, pool) for pool in listed):
+            if len(group) > 1:
+                pool = terms(group)
+                if pool is None:
+                    members = [names[m] for m in group]
+                    reason = setting.joint_points.of(members).infeasible
+                    raise InfeasibleError(f"sharing.pools: the pool of {', '.join(members)}: {reason}")
+                found.append(pool)
+        return tuple(found), ()
 
     def pose(partition: Partition) -> Problem | None:
         pools = terms_of(partition)
@@ -201,15 +206,23 @@ def _pools(
 
     held = {item.members for item in state.held} if state is not None else set()
     last = in_order(map(names.index, members) for members in held)
+    must_meet = how.policy is None and how.must_meet_floors
+    costs_at_most = None if must_meet else setting.config.planner.floor_costs_at_most
     judged = choose(
         len(names),
         pose,
         pose_alone,
-        lambda problem, budget: solve(problem, how.engine, budget),
+        lambda problem, budget: solve(problem, how.engine, budget, floor_costs_at_most=costs_at_most),
         frozenset(index for index, tenant in enumerate(setting.config.tenants) if tenant.alone),
         last if sorted(m for group in last for m in group) == list(range(len(names))) else None,
     )
-    return terms_of(judged[0].partition) or (), judged
+    chosen = terms_of(judged[0].partition)
+    if chosen is None:
+        raise InfeasibleError(
+            f"sharing.pools: {len(names)} tenants need {len(judged[0].partition)} compute slices and there are "
+            f"{setting.gpu.compute_slices}: no profile serves any of the pools that were looked at"
+        )
+    return chosen, judged
 
 
 @dataclass(frozen=True)

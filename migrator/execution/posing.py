@@ -210,28 +210,23 @@ def pool_terms(setting: Setting, warm_ups: WarmUps, members: Sequence[int], mean
     found = setting.joint_points.of(names)
     if found.infeasible is not None:
         return None
-    points = {profile: dict(zip(found.members, own, strict=True)) for profile, own in found.points.items()}
     filled = {tenants[m].name: partial(_filled, tenants[m], float(mean_rps[m])) for m in members}
-    return PoolTerms(
-        members=names,
-        planned_rps={
-            profile: {n: own[n].planned_rps * filled[n](own[n]) for n in names} for profile, own in points.items()
-        },
-        slack_s={name: {profile: own[name].slack_s for profile, own in points.items()} for name in names},
-        start_s=pool_start_s(tenants, warm_ups, members),
-    )
+    planned_rps = {
+        profile: {name: own[name].planned_rps * filled[name](own[name]) for name in names}
+        for profile, own in found.by_member.items()
+    }
+    return terms_of(setting, Pool(names, planned_rps, pool_start_s(tenants, warm_ups, members)))
 
 
 def terms_of(setting: Setting, pool: Pool) -> PoolTerms:
-    """What came of a pool as a problem has it."""
-    found = setting.joint_points.of(pool.members)
-    points = {profile: dict(zip(found.members, own, strict=True)) for profile, own in found.points.items()}
+    """A pool as problems have it, with how long its members' requests may wait."""
+    points = setting.joint_points.of(pool.members).by_member
     slack_s = {name: {profile: own[name].slack_s for profile, own in points.items()} for name in pool.members}
     return PoolTerms(pool.members, pool.capability_rps, slack_s, pool.overhead_s)
 
 
 def _filled(tenant: Tenant, mean_rps: float, point: JointPoint) -> float:
-    """The rate of turns with what comes while a request may wait, as a share of the rate of full ones."""
+    """The rate of turns with what comes while a request may wait, as a share of the rate of full ones; above 0, ≤ 1."""
     most = point.batch * point.processes
     n_taken = min(float(most), max(1.0, mean_rps * point.slack_s))
     latency = point_of(point.row, tenant.rows).latency.of_processes(point.processes, point.batch)

@@ -24,9 +24,9 @@ from migrator.execution.simulated import simulated_backend, simulated_parts
 from migrator.log.records import Finished, WindowFinished
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
-from planner.gains import gain_tables
+from planner.course import courses
 from planner.plan import MigPlan
-from planner.problem import Owner, Problem, Task
+from planner.problem import Owner, Problem
 from workloads.serving.tally import Added
 
 
@@ -114,7 +114,11 @@ class _Promises(View):
         """When the latest plan lets what was begun there last before ``begin_s`` serve; ``None`` if it has none."""
         planned = self.windows[-1]
         start_s = planned.window * self._window_s + planned.plan_from_step * self._step_s
-        own = [item for item in planned.plan.lifetimes if (item.placement, item.owner) == (placement, owner)]
+        own = [
+            item
+            for item in planned.plan.lifetimes
+            if (item.placement, item.owner.task) == (placement, owner.task) and owner.tenant in item.owner.members
+        ]
         begun = [item for item in own if start_s + item.create_step * self._step_s <= begin_s]
         last = max(begun, key=lambda item: item.create_step, default=None)
         return None if last is None else start_s + last.serve_step * self._step_s
@@ -144,19 +148,8 @@ def expected_by_step(problem: Problem, plan: MigPlan, index: int) -> tuple[Float
 
     Shapes: both ``(n_steps,)``. A tenant of weight 0 or accuracy 0 has its requests counted as unanswered.
     """
-    tenant, steps = problem.tenants[index], np.arange(problem.n_steps)
-    table = gain_tables(problem)[index]
-    counts = np.zeros((problem.n_steps, len(problem.profile_names)), dtype=np.int64)
-    levels = np.zeros(problem.n_steps, dtype=np.int64)
-    for item in plan.lifetimes:
-        if item.owner == Owner(tenant.name, Task.INFERENCE):
-            counts[item.serve_step : item.end_step, problem.profile_names.index(item.placement.profile.name)] += 1
-        elif item.owner == Owner(tenant.name, Task.RETRAINING):
-            options = [option.name for option in tenant.options]
-            levels[item.end_step :] = 1 if item.option is None else 1 + options.index(item.option)
-    columns = [table.column[tuple(row)] for row in counts.tolist()]
-    goodput = table.steady[levels, steps, columns]
-    worth = tenant.weight * np.array(tenant.accuracies)[levels]
+    course = courses(problem, plan)[index]
+    goodput, worth = course.goodput, course.tenant.weight * np.array(course.tenant.accuracies)[course.level]
     return goodput, np.divide(goodput, worth, out=np.zeros_like(goodput), where=worth > 0)
 
 

@@ -49,7 +49,8 @@ def print_layout_over_time(log: ReadLog, console: Console) -> None:
 
 def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
     gpu = gpu_model(log.header.gpu)
-    for item in (item for change in changes_in(log) for item in change.started):
+    begun = (item for change in changes_in(log) for item in change.begun)
+    for item in (item for item in begun if item.tenant == item.members[0]):
         placement = gpu.placement(item.placement)
         create, serve, end = (round(min(max(0.0, at_s), n_seconds)) for at_s in _moments(item))
         yield Bar(
@@ -61,6 +62,7 @@ def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
             tenant=names.index(item.tenant),
             is_retraining=item.task == RETRAINING,
             label=placement.profile.name.partition(".")[0],
+            others=tuple(map(names.index, item.members[1:])),
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from executor.catalogue import gpu_model
+from planner.budget import Budget
 from planner.counts import tenant_multisets
 from planner.gains import gain_tables
 from planner.partition import (
@@ -17,13 +18,14 @@ from planner.partition import (
     WORTHWHILE,
     Members,
     Partition,
-    _neighbours,
-    _standing,
-    _together,
     all_partitions,
+    best_together,
     choose,
     in_order,
+    neighbours,
+    standing,
 )
+from planner.plan import MigPlan
 from planner.problem import Pool, Problem, Reconfiguration, RetrainingOption, TenantTerms
 from planner.solve import solve
 
@@ -84,7 +86,7 @@ def test_neighbours_are_partitions_and_lead_to_all_others() -> None:
     start, everything = in_order([[0, 1, 2, 3, 4]]), set(all_partitions((0, 1, 2, 3, 4)))
     seen, waiting = {start}, [start]
     while waiting:
-        for other in _neighbours(waiting.pop()):
+        for other in neighbours(waiting.pop()):
             assert other in everything
             if other not in seen:
                 seen.add(other)
@@ -136,7 +138,7 @@ def test_groups_are_judged_by_the_best_that_fits_together(seed: int) -> None:
             counts = tuple(names.count(name) for name in PROFILES)
             if counts in GPU.multisets(PROFILES):
                 best = max(best, sum(worth for _, worth in chosen))
-        assert _together([_standing(problem) for problem in problems]) == pytest.approx(best)
+        assert best_together([standing(problem) for problem in problems]) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -146,11 +148,11 @@ def test_of_many_a_few_are_planned_and_nobody_shares_who_is_to_be_alone(seed: in
     last = in_order([[0, 1], [2, 3, 4], [5]])
     planned: list[Problem] = []
 
-    def solved(problem: Problem, budget: object) -> object:
+    def solved(problem: Problem, budget: Budget) -> MigPlan:
         planned.append(problem)
-        return solve(problem, budget=replace(budget, max_nodes=20))  # type: ignore[type-var]
+        return solve(problem, budget=replace(budget, max_nodes=20))
 
-    found = choose(6, posing(tenants), posing_alone(tenants), solved, alone, last)  # type: ignore[arg-type]
+    found = choose(6, posing(tenants), posing_alone(tenants), solved, alone, last)
     assert len(planned) <= MOST_PLANNED + 1
     assert last in [one.partition for one in found]
     assert all((5,) in one.partition for one in found)

@@ -116,6 +116,11 @@ class PoolPoints:
     infeasible: str | None
     unknown: tuple[str, ...]
 
+    @property
+    def by_member(self) -> Mapping[str, Mapping[str, JointPoint]]:
+        """``points`` by profile, then by member."""
+        return {profile: dict(zip(self.members, own, strict=True)) for profile, own in self.points.items()}
+
 
 class JointPoints:
     """The points of all pools that some tenants may form; each is found once."""

@@ -46,7 +46,7 @@ def tenant(name: str) -> Tenant:
     )
 
 
-def joint_points(members: tuple[str, ...]) -> dict[str, dict[str, OperatingPoint]]:
+def joint_servings(members: tuple[str, ...]) -> dict[str, dict[str, OperatingPoint]]:
     point = OperatingPoint("2g.20gb", 4, 2, 80.0, 0.05, LatencyCurve((1, 4), (0.02, 0.05)))
     return {name: dict.fromkeys(members, point) for name in ("2g.20gb", "3g.40gb")}
 
@@ -86,7 +86,7 @@ class Stage:
         self.workers = SilentWorkers(self.gpu, self.clock)
         tenants = {name: tenant(name) for name in ("a", "b", "c")}
         backend, now_s = Backend(self.gpu, self.clock, self.workers), self.clock.now_s
-        self.applier = Applier(backend, tenants, now_s, joint_points=joint_points)
+        self.applier = Applier(backend, tenants, now_s, joint_servings=joint_servings)
         self.notes: list[Record] = []
 
     def note(self, record: Record, wall: Wall | None = None) -> int:
