@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -54,16 +55,18 @@ class TimeSharing(TurnPolicy):
     turn that any request may have to wait for (it sets batches in serving and training, by mean rates), which
     retrainings are done, in which order, and at which pace.
     The fluid model. A share p of the GPU trains, the rest serves those first on whom a second earns most: weight ·
-    accuracy over the seconds of a request in full turns. A retraining of W seconds at pace p takes W / p, and only then
-    its accuracy holds; a checkpoint's holds from its part of them on, where it is better. Inside these seconds training
-    takes the gaps first, so that it is ahead and behind. What is served is the mean over the forecast's sample paths,
-    each by its mean rates in fortieths of the window. With the salvage of the models at the window's end, the best
-    course is found exactly, for paces with which retrainings end at such fortieths: a longest path over (retrainings
-    done, and how; time). Of several ways to do a retraining the course takes one; where the tenants have very many,
-    some that are nearest to others are passed over (``MOST_TRIES``). Of more than seven retrainings those are searched
-    that gain most for a second of work, salvage included; the others that are required or gain anything follow them in
-    that order, in the gaps. A required retraining is left out only where no
-    course has them all; then it is done in the gaps, in the way of the least work.
+    accuracy over the seconds of a request in full turns. A retraining of W seconds at pace p is due after W / p, and
+    takes the gaps first, so that it is ahead and behind. It is done when it is due, or as soon as gaps alone have held
+    its work: a pace is what it gets at least, for the paths with few gaps, and must not make it late on the others.
+    Only then its accuracy holds; a checkpoint's holds from its part of the work on, where it is better. The next one
+    begins when the one before was due. What is served is the mean over the forecast's sample paths, each by its mean
+    rates in fortieths of the window. With the salvage of the models at the window's end, the best course is found
+    exactly, for paces with which retrainings end at such fortieths: a longest path over (retrainings done, and how;
+    time). Of several ways to do a retraining the course takes one; where the tenants have very many, some that are
+    nearest to others are passed over (``MOST_TRIES``). Of more than seven retrainings those are searched that gain most
+    for a second of work, salvage included; the others that are required or gain anything follow them in that order, in
+    the gaps. A required retraining is left out only where no course has them all; then it is done in the gaps, in the
+    way of the least work.
     Kind to it: a turn costs nothing but ``turn_cost``, trainers stand ready while they wait, and a new model's weights
     take no time to load.
 
@@ -178,7 +181,8 @@ class _Fluid:
             for place, (index, retraining) in enumerate(asked)
             for way, option in enumerate(ways[index], 1)
         ]
-        rates_rps = [_by_part(tenant, self._begin_s, self._part_s, window_s) for tenant in tenants]
+        by_part = [_by_part(tenant, self._begin_s, self._part_s, window_s) for tenant in tenants]
+        rates_rps = np.broadcast_arrays(*by_part)
         self._loads = [own_rps * own_s for own_rps, own_s in zip(rates_rps, self._request_s, strict=True)]
         # More than all else could be worth, so that a required retraining is left out only where it must be.
         self._penalty = 1.0 + 2 * sum(
@@ -187,6 +191,8 @@ class _Fluid:
             + max((abs(option.salvage) for option in one.options), default=0.0)
             for one, own_rps in zip(tenants, rates_rps, strict=True)
         )
+        gone_s = self._part_s * np.arange(N_PARTS + 1)[:, None]
+        self._gaps_s: Floats = gone_s - self._so_far_s(frozenset(range(len(tenants))))
         self._known_s: dict[tuple[frozenset[int], int], list[Floats]] = {}
         self.value = self._solve()
         retrainings = tuple(self._retrainings(window_s))
@@ -239,21 +245,30 @@ class _Fluid:
         return float(values[0, 0])
 
     def _during(self, number: int, accuracies: Sequence[float]) -> Floats:
-        """What is served while the job is done, its checkpoints included, ``(n_lengths, N_PARTS)``: by first part."""
+        """What is served until the job is due, its checkpoints included, ``(n_lengths, N_PARTS)``: by first part."""
         job = self._jobs[number]
         found: Floats = np.zeros((len(job.n_parts), N_PARTS))
-        for phase, (_, _, reached) in enumerate(job.phases):
-            for worth, who in self._layers(job.with_checkpoint(accuracies, reached)):
+        during = [job.with_checkpoint(accuracies, reached) for _, _, reached in job.phases]
+        for phase, own in enumerate([*during, job.after(accuracies)]):
+            for worth, who in self._layers(own):
                 if (who, number) not in self._known_s:
                     self._known_s[who, number] = self._phases_s(who, job)
                 found += worth * self._known_s[who, number][phase]
         return found
 
     def _phases_s(self, who: frozenset[int], job: _Job) -> list[Floats]:
-        """Seconds of the GPU that go to these tenants in each phase of the job, ``(n_lengths, N_PARTS)``."""
-        rooms_s = self._part_s * job.n_parts * (1.0 - self._longer * job.paces)
-        so_far_s = self._so_far_s(who)
-        return [_served_s(so_far_s, job.n_parts, rooms_s, begin, end) for begin, end, _ in job.phases]
+        """Seconds of the GPU that go to these tenants in each phase of the job, and after it until it is due.
+
+        Shapes: each ``(n_lengths, N_PARTS)``.
+        """
+        so_far_s, work_s = self._so_far_s(who), self._longer * job.paced.work_s
+        parts = [0.0, *(end for _, end, _ in job.phases), 1.0]
+        reached = [_reached(self._gaps_s, part * work_s) for part in parts[:-1]]
+        reached.append(np.full_like(reached[0], math.inf))
+        return [
+            _served_s(so_far_s, job.n_parts, begin, end, *between, (end - begin) * work_s, self._part_s)
+            for (begin, end), between in zip(pairwise(parts), pairwise(reached), strict=True)
+        ]
 
     def _so_far_s(self, who: frozenset[int]) -> Floats:
         """Seconds that these tenants can use before each part, ``(N_PARTS + 1, n_paths)``."""
@@ -392,6 +407,11 @@ class _Job:
             return accuracies
         return [reached if other == index else own for other, own in enumerate(accuracies)]
 
+    def after(self, accuracies: Sequence[float]) -> Sequence[float]:
+        """What the models give once it is done."""
+        index, reached = self.paced.tenant_index, self.paced.option.accuracy_after
+        return [reached if other == index else own for other, own in enumerate(accuracies)]
+
 
 def _by_part(tenant: TurnTenant, begin_s: float, part_s: float, window_s: float) -> Floats:
     """Its mean rates in the parts of the window, ``(n_paths, N_PARTS)``."""
@@ -415,24 +435,56 @@ def _between(rows: Floats, places: Floats) -> Floats:
 
 
 @compiled
-def _served_s(so_far_s: Floats, n_parts: Int64s, rooms_s: Floats, begin: float, end: float) -> Floats:
+def _reached(so_far_s: Floats, needed_s: float) -> Floats:
+    """By first part, when so many more seconds have come, ``(N_PARTS, n_paths)`` in parts; inf: never.
+
+    ``so_far_s`` ``(N_PARTS + 1, n_paths)`` are those that have come before each part.
+    """
+    last, n_paths = so_far_s.shape[0] - 1, so_far_s.shape[1]
+    found = np.full((last, n_paths), np.inf)
+    for path in range(n_paths):
+        part = 0
+        for first in range(last):
+            wanted_s, part = so_far_s[first, path] + needed_s, max(part, first)
+            while part < last and so_far_s[part + 1, path] < wanted_s:
+                part += 1
+            if part == last:
+                break
+            before_s, come_s = so_far_s[part, path], so_far_s[part + 1, path] - so_far_s[part, path]
+            found[first, path] = part + (wanted_s - before_s) / come_s if come_s > 0.0 else float(part)
+    return found
+
+
+@compiled
+def _served_s(
+    so_far_s: Floats,
+    n_parts: Int64s,
+    begin: float,
+    end: float,
+    begun: Floats,
+    ended: Floats,
+    work_s: float,
+    part_s: float,
+) -> Floats:
     """Seconds that are served between two moments of a job, ``(n_lengths, N_PARTS)`` by its first part.
 
-    The moments are parts of its length. ``so_far_s`` ``(N_PARTS + 1, n_paths)`` are seconds that can be used before
-    each part, ``rooms_s`` ``(n_lengths,)`` those that the job leaves in all.
+    The moments are parts of its length, or come on a path when ``begun`` and ``ended`` ``(N_PARTS, n_paths)`` say, if
+    that is earlier. ``so_far_s`` ``(N_PARTS + 1, n_paths)`` are seconds that can be used before each part, ``work_s``
+    those that the job takes between the moments.
     """
     last, n_paths = so_far_s.shape[0] - 1, so_far_s.shape[1]
     found = np.zeros((n_parts.shape[0], last))
     for length in range(n_parts.shape[0]):
-        room_s = (end - begin) * rooms_s[length]
         for first in range(last - n_parts[length] + 1):
-            from_part, to_part = first + begin * n_parts[length], first + end * n_parts[length]
-            low, high = min(int(from_part), last - 1), min(int(to_part), last - 1)
-            low_part, high_part = from_part - low, to_part - high
             total_s = 0.0
             for path in range(n_paths):
+                from_part = min(first + begin * n_parts[length], begun[first, path])
+                to_part = min(first + end * n_parts[length], ended[first, path])
+                low, high = min(int(from_part), last - 1), min(int(to_part), last - 1)
+                low_part, high_part = from_part - low, to_part - high
                 before_s = so_far_s[low, path] + low_part * (so_far_s[low + 1, path] - so_far_s[low, path])
                 until_s = so_far_s[high, path] + high_part * (so_far_s[high + 1, path] - so_far_s[high, path])
+                room_s = max(0.0, (to_part - from_part) * part_s - work_s)
                 total_s += min(room_s, until_s - before_s)
             found[length, first] = total_s / n_paths
     return found

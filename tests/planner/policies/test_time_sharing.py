@@ -53,49 +53,61 @@ class Fluid:
         paths = [np.full((1, N_PARTS), one.rate_rps) if one.paths_rps is None else one.paths_rps for one in tenants]
         rates_rps = np.stack(np.broadcast_arrays(*(own[:, :N_PARTS] for own in paths)), axis=2)
         self.rates_rps: list[list[list[float]]] = rates_rps.tolist()
-        self._known: dict[tuple[float, float, Accuracies, float], float] = {}
+        self._known: dict[tuple[int, float, float, Accuracies, float], float] = {}
 
-    def served(self, begin: float, end: float, accuracies: Accuracies, share: float) -> float:
-        """What is served between two moments in this share of the seconds: the mean over the paths."""
-        asked = (begin, end, accuracies, share)
+    def served(self, path: int, begin: float, end: float, accuracies: Accuracies, work_s: float = 0.0) -> float:
+        """What is served on a path between two moments beside so many seconds of training."""
+        asked = (path, begin, end, accuracies, work_s)
         if asked not in self._known:
-            found = [self._served_on(path, *asked) for path in self.rates_rps]
-            self._known[asked] = sum(found) / len(found)
+            self._known[asked] = self._served(*asked)
         return self._known[asked]
 
-    def _served_on(
-        self, path: list[list[float]], begin: float, end: float, accuracies: Accuracies, share: float
-    ) -> float:
+    def _served(self, path: int, begin: float, end: float, accuracies: Accuracies, work_s: float) -> float:
         earned = [one.weight * accuracy for one, accuracy in zip(self.tenants, accuracies, strict=True)]
         order = sorted(range(len(earned)), key=lambda m: -earned[m])
         seconds = [0.0] * len(earned)
         for part in range(math.floor(begin), math.ceil(end)):
             left = 1.0  # what comes in a part is served in it or not at all; one request takes as long as another
             for m in order:
-                used = min(path[part][m] * ONE_BY_ONE[1], left)
+                used = min(self.rates_rps[path][part][m] * ONE_BY_ONE[1], left)
                 seconds[m] += used * (min(part + 1, end) - max(part, begin))
                 left -= used
-        total, left = 0.0, share * (end - begin)
+        total, left = 0.0, end - begin - work_s
         for m in order:
             used = min(seconds[m], left)
             total += earned[m] * used / ONE_BY_ONE[1]
             left -= used
         return total
 
+    def done_in_gaps(self, path: int, begin: int, work_s: float) -> float:
+        """When the seconds that nobody can use have been so many."""
+        for part in range(begin, N_PARTS):
+            gap_s = max(0.0, 1.0 - sum(self.rates_rps[path][part]) * ONE_BY_ONE[1])
+            if gap_s > 0 and gap_s >= work_s:
+                return part + work_s / gap_s
+            work_s -= gap_s
+        return math.inf
+
     def value(self, order: Ordered, n_parts: Sequence[int]) -> float:
-        total, now, trained = 0.0, 0.0, dict[int, TurnOption]()
+        found = [self._value(path, order, n_parts) for path in range(len(self.rates_rps))]
+        trained = dict(order)
+        salvage = sum(trained[m].salvage if m in trained else one.salvage for m, one in enumerate(self.tenants))
+        return sum(found) / len(found) + salvage
+
+    def _value(self, path: int, order: Ordered, n_parts: Sequence[int]) -> float:
+        total, begin = 0.0, 0
         accuracies = tuple(one.accuracy_before for one in self.tenants)
         for (m, option), n in zip(order, n_parts, strict=True):
-            begin, share = now, 1 - option.work_s / n
+            now, done = float(begin), 0.0
             for part, accuracy in (*option.checkpoints, (1.0, option.accuracy_after)):
-                end = begin + part * n
-                total += self.served(now, end, accuracies, share)
+                end = min(begin + part * n, self.done_in_gaps(path, begin, part * option.work_s))
+                total += self.served(path, now, end, accuracies, (part - done) * option.work_s)
                 if part == 1 or accuracy > accuracies[m]:
                     accuracies = (*accuracies[:m], accuracy, *accuracies[m + 1 :])
-                now = end
-            trained[m] = option
-        total += self.served(now, N_PARTS, accuracies, 1.0)
-        return total + sum(trained[m].salvage if m in trained else one.salvage for m, one in enumerate(self.tenants))
+                now, done = end, part
+            begin += n
+            total += self.served(path, now, begin, accuracies)
+        return total + self.served(path, begin, N_PARTS, accuracies)
 
 
 def courses(tenants: Sequence[TurnTenant]) -> Iterator[tuple[Ordered, tuple[int, ...]]]:
@@ -188,6 +200,15 @@ def test_a_course_is_not_the_one_of_the_mean_of_all_ways_the_window_may_go() -> 
     window = [tenant(90.0, retraining=asked, paths_rps=going)]
     by_paths, by_mean = (settled(FREE.course([replace(window[0], paths_rps=p)], WINDOW_S)) for p in (going, None))
     assert Fluid(window).value(*by_paths) > Fluid(window).value(*by_mean)
+
+
+def test_a_pace_is_for_the_ways_with_few_gaps_as_a_retraining_ends_earlier_on_the_others() -> None:
+    other_rps = np.zeros((2, round(WINDOW_S)))
+    other_rps[1, : N_PARTS // 2] = 50.0  # a full GPU, and then half a one
+    slow, other = tenant(50.0, retraining=retraining(full(after=0.7))), tenant(before=0.3, retraining=None)
+    (on_both,) = FREE.course([slow, replace(other, paths_rps=other_rps)], WINDOW_S).retrainings
+    (on_light,) = FREE.course([slow, replace(other, paths_rps=other_rps[:1])], WINDOW_S).retrainings
+    assert (on_both.due_s, on_light.due_s) == (N_PARTS, N_PARTS // 2)
 
 
 def test_of_very_many_ways_the_window_may_go_some_evenly_spaced_ones_count() -> None:
