@@ -60,12 +60,14 @@ def serving_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, 
     These are the columns of its gain table: while it warms it may be served by less than it holds.
     """
     rates = problem.capability_rps(tenant)
-    may_serve = [name in rates for name in problem.profile_names]
-    return tuple(
-        multiset
-        for multiset in feasible_multisets(problem.gpu, problem.profile_names)
-        if all(fits or not count for count, fits in zip(multiset, may_serve, strict=True))
-    )
+    may_serve = tuple(name in rates for name in problem.profile_names)
+    return _only_of(feasible_multisets(problem.gpu, problem.profile_names), may_serve)
+
+
+@lru_cache(maxsize=256)
+def _only_of(multisets: tuple[Multiset, ...], are_in: tuple[bool, ...]) -> tuple[Multiset, ...]:
+    """The multisets that have none of the profiles that are not in."""
+    return tuple(own for own in multisets if all(fits or not n for n, fits in zip(own, are_in, strict=True)))
 
 
 def tenant_multisets(problem: Problem, tenant: TenantTerms) -> tuple[Multiset, ...]:

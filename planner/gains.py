@@ -25,12 +25,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from executor.compiled import compiled
 from executor.mig import Multiset
-from planner.arrays import Bools, Floats
+from planner.arrays import Floats, Int64s
 from planner.counts import serving_multisets
 from planner.errors import ProblemError
 from planner.problem import FLOOR_TOLERANCE, GainTable, Problem, Reconfiguration, TenantTerms
@@ -138,9 +139,14 @@ def make_monotone(multisets: Sequence[Multiset], values: Floats) -> Floats:
     Shapes:
         ``(…, n_multisets) → (…, n_multisets)``.
     """
+    return np.stack([values[..., below].max(axis=-1) for below in _below(tuple(multisets))], axis=-1)
+
+
+@lru_cache(maxsize=64)
+def _below(multisets: tuple[Multiset, ...]) -> list[Int64s]:
+    """By multiset, which ones it holds, itself among them."""
     counts = np.array(multisets, dtype=np.int64)
-    below: Bools = np.all(counts[:, None, :] <= counts[None, :, :], axis=2)
-    return np.stack([values[..., below[:, k]].max(axis=-1) for k in range(len(multisets))], axis=-1)
+    return [np.flatnonzero(np.all(counts <= own, axis=1)) for own in counts]
 
 
 def carried_over(arrived: Floats, capacity: Floats, room: Floats) -> Iterator[Floats]:
@@ -266,10 +272,10 @@ def _means(by_step: Iterable[Floats], n_paths: int, risk: float) -> tuple[Floats
     """
     means, worst, n_worst = list[Floats](), list[Floats](), max(1, math.ceil(WORST_FIFTH * n_paths - 1e-9))
     for served in by_step:
-        means.append(served.mean(axis=-2))
+        means.append(served.sum(axis=-2))
         if risk > 0:
             worst.append(np.sort(served, axis=-2)[..., :n_worst, :].mean(axis=-2))
-    mean = np.array(means)
+    mean = np.array(means) / n_paths
     return mean, np.array(worst) if risk > 0 else mean
 
 

@@ -10,6 +10,7 @@ the same window has the same answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from itertools import combinations
 import numpy as np
 
 from planner.arrays import Floats, Int64s
+from planner.attainment import attainments, lacks_in_all, required
 from planner.budget import Budget
 from planner.counts import codes_fit, codes_of, tenant_multisets
 from planner.gains import gain_tables
@@ -48,10 +50,17 @@ WORTHWHILE = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A partition, and the worth of its plan that was made in a short while, in requests; ``None``: there was none."""
+    """A partition, and the plan that was made with it in a short while.
+
+    Attributes:
+        partition: The groups.
+        worth: What the plan is worth, in requests; ``None``: there was none.
+        lacks: Requests that it lacks of floors of in-time answers.
+    """
 
     partition: Partition
     worth: float | None
+    lacks: float = 0.0
 
     def named(self, names: Sequence[str]) -> list[list[str]]:
         """The groups by name."""
@@ -82,10 +91,12 @@ def choose(
     solve: Callable[[Problem, Budget], MigPlan],
     alone: frozenset[int] = frozenset(),
     last: Partition | None = None,
+    floor_costs_at_most: float = math.inf,
 ) -> tuple[Judged, ...]:
     """The partitions that were planned for a short while, the chosen one first, then the best.
 
-    Last window's is chosen where none is better by ``WORTHWHILE``.
+    Where there are floors, that is the one that lacks fewest requests of them, of those that cost no more than they
+    may. Last window's is chosen where none is better by ``WORTHWHILE``.
 
     Args:
         n_tenants: How many there are.
@@ -94,9 +105,10 @@ def choose(
         solve: Answers a problem within a budget.
         alone: The tenants that may be in no pool with others.
         last: Last window's.
+        floor_costs_at_most: What floors may cost of the best worth, as :func:`planner.solve.solve` has it.
     """
     everyone = tuple(range(n_tenants))
-    found = list[Judged]()
+    found, most, allowed = list[Judged](), -math.inf, 0.0
 
     def may_be(partition: Partition) -> bool:
         return all(len(group) == 1 or alone.isdisjoint(group) for group in partition)
@@ -110,11 +122,18 @@ def choose(
     for partition in filter(may_be, candidates):
         problem = pose(partition)
         plan = None if problem is None else solve(problem, Budget(max_nodes=SHORT_WORK, proves=False))
-        found.append(Judged(partition, None if plan is None else plan.objective))
+        if problem is None or plan is None or plan.objective is None:
+            found.append(Judged(partition, None))
+            continue
+        lacks = lacks_in_all(attainments(problem, plan)) if problem.has_floors else 0.0
+        found.append(Judged(partition, plan.objective, lacks))
+        most = max(most, plan.objective + (plan.floor_costs or 0.0) * problem.most_goodput)
+        allowed = floor_costs_at_most / 100 * problem.most_goodput
 
-    def rank(one: Judged) -> tuple[bool, float]:
-        kept = WORTHWHILE * abs(one.worth or 0.0) if one.partition == last else 0.0
-        return one.worth is not None, (one.worth or 0.0) + kept
+    def rank(one: Judged) -> tuple[bool, bool, float, float]:
+        worth = one.worth or 0.0
+        kept = WORTHWHILE * abs(worth) if one.partition == last else 0.0
+        return one.worth is not None, worth >= most - allowed, -one.lacks, worth + kept
 
     return tuple(sorted(found, key=rank, reverse=True))
 
@@ -167,7 +186,10 @@ Standing = tuple[Problem, Int64s, Floats]
 
 
 def standing(problem: Problem | None) -> Standing | None:
-    """What a group would earn if it held one multiset throughout, at the mean of its present and best accuracies."""
+    """What a group would earn if it held one multiset throughout, at the mean of its present and best accuracies.
+
+    A request that lacks of a floor of in-time answers costs as much as a right answer earns.
+    """
     if problem is None:
         return None
     held = tenant_multisets(problem, problem.tenants[0])
@@ -178,6 +200,8 @@ def standing(problem: Problem | None) -> Standing | None:
         assert table.in_time is not None
         in_time = table.in_time[:, [table.column[multiset] for multiset in held]].sum(axis=0)
         worth += tenant.weight * (tenant.accuracy_before + max(tenant.accuracies)) / 2 * in_time
+        if tenant.min_slo_attainment is not None:
+            worth -= tenant.weight * np.maximum(required(tenant.min_slo_attainment, table) - in_time, 0.0)
     return problem, np.array(held, dtype=np.int64), worth
 
 

@@ -192,7 +192,7 @@ def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Sho
     extra = {"plan_from_step": planned.plan_from_step, "assumed": assumed_to_json(assumed)}
     if planned.judged:
         names = planned.problem.tenant_names
-        found = [{"pools": one.named(names), "worth": one.worth} for one in planned.judged]
+        found = [{"pools": one.named(names), "worth": one.worth, "lacks": one.lacks} for one in planned.judged]
         extra["partitions"] = found
     if shown.emit is not None:
         require_plan(planned)
@@ -278,6 +278,7 @@ def _partitions(planned: PlannedWindow) -> list[tuple[str, str]]:
     names = planned.problem.tenant_names
     found = [
         f"{' | '.join('+'.join(group) for group in one.named(names))} {one.worth:.2f}"
+        + (f" ({one.lacks:.0f} in-time answers short of floors)" if one.lacks else "")
         for one in planned.judged
         if one.worth is not None
     ]

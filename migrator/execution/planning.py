@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from migrator.errors import InfeasibleError
 from migrator.execution.foresight import Opening, forecast_from
 from migrator.execution.posing import (
     plan_from_step_of,
-    pool_terms,
+    pools_terms,
     posed,
     posed_alone,
     state_after,
@@ -170,9 +169,8 @@ def _pools(
     has_pools = how.reconfiguration is Reconfiguration.PHYSICAL and (how.policy is None or how.policy.has_pools)
     if not sharing.may_pool or not has_pools:
         return (), ()
-    warm_ups = warm_ups_of(setting, opening)
-    mean_rps = forecast.mean_rps.mean(axis=0)
-    terms = cache(lambda members: pool_terms(setting, warm_ups, members, mean_rps))
+    terms = pools_terms(setting, warm_ups_of(setting, opening), forecast.mean_rps.mean(axis=0))
+    alone = posed_alone(setting, opening, forecast)
 
     def terms_of(partition: Partition) -> tuple[PoolTerms, ...] | None:
         found = [terms(group) for group in partition if len(group) > 1]
@@ -202,7 +200,7 @@ def _pools(
         pool = terms(members) if len(members) > 1 else None
         if len(members) > 1 and pool is None:
             return None
-        return posed_alone(setting, opening, forecast, members, pool)
+        return alone(members, pool)
 
     held = {item.members for item in state.held} if state is not None else set()
     last = in_order(map(names.index, members) for members in held)
@@ -215,6 +213,7 @@ def _pools(
         lambda problem, budget: solve(problem, how.engine, budget, floor_costs_at_most=costs_at_most),
         frozenset(index for index, tenant in enumerate(setting.config.tenants) if tenant.alone),
         last if sorted(m for group in last for m in group) == list(range(len(names))) else None,
+        math.inf if costs_at_most is None else costs_at_most,
     )
     chosen = terms_of(judged[0].partition)
     if chosen is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import assert_never
 
 import numpy as np
@@ -169,29 +169,36 @@ _FEW_PATHS = 4
 
 
 def posed_alone(
-    setting: Setting, opening: Opening, forecast: Forecast, members: Sequence[int], pool: PoolTerms | None
-) -> Problem:
+    setting: Setting, opening: Opening, forecast: Forecast
+) -> Callable[[Sequence[int], PoolTerms | None], Problem]:
     """About a window's problem if only these tenants were there, all in the pool if there is one, and nothing stood."""
     estimates, warm_ups = estimates_of(setting, opening), warm_ups_of(setting, opening)
-    terms, chosen = _window_terms(setting, opening, estimates, forecast), list(members)
-    start_s, training_start_s = (
-        tuple(own[m] for m in members) for own in (warm_ups.start_s, warm_ups.training_start_s)
-    )
-    return window_problem(
-        setting.gpu,
-        [as_estimated(setting.known_tenants[m], estimates[m]) for m in members],
-        [terms[m] for m in members],
-        replace(
+    terms, few = _window_terms(setting, opening, estimates, forecast), forecast.paths_rps[:_FEW_PATHS]
+    tenants = [as_estimated(*one) for one in zip(setting.known_tenants, estimates, strict=True)]
+
+    def pose(members: Sequence[int], pool: PoolTerms | None) -> Problem:
+        chosen = list(members)
+        own = replace(
             forecast,
             mean_rps=forecast.mean_rps[:, chosen],
             quantiles_rps=forecast.quantiles_rps[:, :, chosen],
-            paths_rps=forecast.paths_rps[:_FEW_PATHS][:, :, chosen],
-        ),
-        step_s=setting.config.step_s,
-        initial=None,
-        warm_ups=WarmUps(warm_ups.switch_s, start_s, training_start_s),
-        pools=() if pool is None else (pool,),
-    )
+            paths_rps=few[:, :, chosen],
+        )
+        start_s, training_start_s = (
+            tuple(own_s[m] for m in chosen) for own_s in (warm_ups.start_s, warm_ups.training_start_s)
+        )
+        return window_problem(
+            setting.gpu,
+            [tenants[m] for m in chosen],
+            [terms[m] for m in chosen],
+            own,
+            step_s=setting.config.step_s,
+            initial=None,
+            warm_ups=WarmUps(warm_ups.switch_s, start_s, training_start_s),
+            pools=() if pool is None else (pool,),
+        )
+
+    return pose
 
 
 def warm_ups_of(setting: Setting, opening: Opening) -> WarmUps:
@@ -199,23 +206,30 @@ def warm_ups_of(setting: Setting, opening: Opening) -> WarmUps:
     return opening.warm_ups or Starts(setting.config, setting.gpu, setting.known_tenants).warm_ups
 
 
-def pool_terms(setting: Setting, warm_ups: WarmUps, members: Sequence[int], mean_rps: FloatArray) -> PoolTerms | None:
+def pools_terms(
+    setting: Setting, warm_ups: WarmUps, mean_rps: FloatArray
+) -> Callable[[Sequence[int]], PoolTerms | None]:
     """What comes of a pool of these tenants; ``None`` where no profile serves it, or none that is large enough.
 
     ``mean_rps`` are arrivals that are expected of all tenants, ``(n_tenants,)``. A turn takes no more of a member's
     requests than come while one may wait, so that who brings few is served in small batches, however busy the pool is.
     """
     tenants = setting.known_tenants
-    names = tuple(tenants[m].name for m in members)
-    found = setting.joint_points.of(names)
-    if found.infeasible is not None:
-        return None
-    filled = {tenants[m].name: partial(_filled, tenants[m], float(mean_rps[m])) for m in members}
-    planned_rps = {
-        profile: {name: own[name].planned_rps * filled[name](own[name]) for name in names}
-        for profile, own in found.by_member.items()
-    }
-    return terms_of(setting, Pool(names, planned_rps, pool_start_s(tenants, warm_ups, members)))
+    filled = {own.name: cache(partial(_filled, own, float(rps))) for own, rps in zip(tenants, mean_rps, strict=True)}
+
+    @cache
+    def terms(members: Sequence[int]) -> PoolTerms | None:
+        names = tuple(tenants[m].name for m in members)
+        found = setting.joint_points.of(names)
+        if found.infeasible is not None:
+            return None
+        planned_rps = {
+            profile: {name: own[name].planned_rps * filled[name](own[name]) for name in names}
+            for profile, own in found.by_member.items()
+        }
+        return terms_of(setting, Pool(names, planned_rps, pool_start_s(tenants, warm_ups, members)))
+
+    return terms
 
 
 def terms_of(setting: Setting, pool: Pool) -> PoolTerms:

@@ -24,7 +24,7 @@ from migrator.execution import events
 from migrator.execution.ahead import Seen, begun_s, fallen
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
 from migrator.execution.models import TabledModels, last_trained, outlooks, unseen, windows_ahead
-from migrator.execution.posing import estimates_in, later, plan_from_step_of, pool_terms, posed, terms_of
+from migrator.execution.posing import estimates_in, later, plan_from_step_of, pools_terms, posed, terms_of
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.setting import Setting
@@ -178,12 +178,12 @@ class RunCheck:
         """Those that the window was planned with, or why they cannot be told."""
         names, warm_ups = [tenant.name for tenant in self._setting.tenants], warm_ups_in(started, self._setting.tenants)
         assert warm_ups is not None
+        terms_by_members = pools_terms(self._setting, warm_ups, forecast.mean_rps.mean(axis=0))
         found = list[PoolTerms]()
         for pool in started.pools:
             if not set(pool.members) <= set(names):
                 return f"it has a pool of {', '.join(pool.members)}, not all of whom are tenants"
-            members = [names.index(name) for name in pool.members]
-            terms = pool_terms(self._setting, warm_ups, members, forecast.mean_rps.mean(axis=0))
+            terms = terms_by_members(tuple(names.index(name) for name in pool.members))
             if terms is None or terms.planned_rps != pool.capability_rps:
                 return (
                     f"the rates of the pool of {', '.join(pool.members)} are not those that the window was planned with"

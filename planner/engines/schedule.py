@@ -366,6 +366,11 @@ class WindowFacts:
         """By tenant, what each column earns in the steps before s, ``(n_levels, n_steps + 1, n_columns)``."""
         return tuple(sums_before(table.steady, axis=1) for table in self.gains)
 
+    @cached_property
+    def earned_at_best(self) -> tuple[Floats, ...]:
+        """By tenant, the same at the best level possible by then, ``(n_steps + 1, n_columns)``."""
+        return tuple(sums_before(self.best_steady(tenant)) for tenant in range(len(self.gains)))
+
     def earned(self, schedule: Schedule) -> Floats:
         """What each column earns before each step under the schedule, ``(n_tenants, n_steps + 1, n_columns)``."""
         most = max(len(table.multisets) for table in self.gains)
@@ -387,7 +392,7 @@ class WindowFacts:
         most = max(len(table.multisets) for table in self.gains)
         out = np.zeros((len(self.gains), self.n_steps + 1, most))
         for tenant, (level, by_level) in enumerate(zip(levels, self.earned_by_level, strict=True)):
-            own = sums_before(self.best_steady(tenant)) if level is None else by_level[level]
+            own = self.earned_at_best[tenant] if level is None else by_level[level]
             out[tenant, :, : own.shape[1]] = own
         return out
 

@@ -16,6 +16,7 @@ from planner.gains import gain_tables
 from planner.partition import (
     MOST_PLANNED,
     WORTHWHILE,
+    Judged,
     Members,
     Partition,
     all_partitions,
@@ -26,7 +27,15 @@ from planner.partition import (
     standing,
 )
 from planner.plan import MigPlan
-from planner.problem import Pool, Problem, Reconfiguration, RetrainingOption, TenantTerms
+from planner.problem import (
+    AttainmentFloor,
+    Per,
+    Pool,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    TenantTerms,
+)
 from planner.solve import solve
 
 GPU = gpu_model("a30-24gb")
@@ -157,3 +166,28 @@ def test_of_many_a_few_are_planned_and_nobody_shares_who_is_to_be_alone(seed: in
     assert last in [one.partition for one in found]
     assert all((5,) in one.partition for one in found)
     assert found[0].worth is not None
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12, 23, 29, 30, 36])
+def test_under_floors_that_is_chosen_which_lacks_fewest_of_what_they_may_cost(seed: int) -> None:
+    first, *others = tenants_of(seed, 3)
+    # Its requests are worth least, so that its floor costs something.
+    tenants = (replace(first, min_slo_attainment=AttainmentFloor(0.97, Per.WINDOW), weight=0.4), *others)
+    pose = posing(tenants)
+
+    def chosen(costs_at_most: float) -> tuple[Judged, ...]:
+        def solved(problem: Problem, budget: Budget) -> MigPlan:
+            return solve(problem, budget=budget, floor_costs_at_most=costs_at_most)
+
+        return choose(3, pose, posing_alone(tenants), solved, floor_costs_at_most=costs_at_most)
+
+    free, held, unlimited = (chosen(costs) for costs in (0.0, 5.0, 100.0))
+    most = max(one.worth for one in free if one.worth is not None)
+    asked = next(problem for problem in map(pose, all_partitions((0, 1, 2))) if problem is not None).most_goodput
+    for costs, found in ((0.0, free), (5.0, held), (100.0, unlimited)):
+        least = most - costs / 100 * asked - 1e-6 * most
+        affordable = [one for one in found if one.worth is not None and one.worth >= least]
+        assert found[0].lacks == pytest.approx(min(one.lacks for one in affordable))
+        assert found[0].worth is not None
+        assert found[0].worth >= least
+    assert unlimited[0].lacks <= held[0].lacks <= free[0].lacks

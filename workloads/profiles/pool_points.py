@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Protocol
 
@@ -134,6 +135,8 @@ class JointPoints:
             for tenant in tenants
             for profile in gpu.profiles
         }
+        self._numbers = {name: number for number, name in enumerate(self._tenants)}
+        self._board = cache(self._board_of)
         self._known: dict[frozenset[str], PoolPoints] = {}
 
     def of(self, members: Sequence[str]) -> PoolPoints:
@@ -173,7 +176,7 @@ class JointPoints:
         """Each member's point; ``None`` where the profile does not serve the pool."""
         best: tuple[float, float, float] | None = None
         chosen: Sequence[ServiceRow] = ()
-        for choices in self._choices(pool):
+        for choices in self._choices(pool, profile.name):
             fitting = choices.memory_mib <= _memory_mib(profile)
             key, rows = choices.best(fitting)
             if key is not None and (best is None or key > best):
@@ -188,32 +191,43 @@ class JointPoints:
         rate_rps = _rate_rps(row)
         return JointPoint(row, rate_rps, rate_rps / self._longer, rows.slo_s - self._longer * row.latency_s)
 
-    def _choices(self, pool: Sequence[_Rows]) -> Iterator[_Choices]:
+    def _choices(self, pool: Sequence[_Rows], profile: str) -> Iterator[_Choices]:
         """What members take for each L that all SLOs leave; with as many processes as there are, then with fewer."""
         if any(rows.best_rps == 0 for rows in pool):
             return
+        chosen = [self._numbers[rows.name] for rows in pool]
         for most in sorted({row.processes for rows in pool for row in rows.all}, reverse=True):
-            lanes = [rows.up_to(most) for rows in pool]
-            if not all(lane.rows for lane in lanes):
+            board = self._board(profile, most)
+            if not all(board.lanes[own].rows for own in chosen):
                 return
-            longest_s = np.unique(np.concatenate([lane.latencies_s for lane in lanes]))[:, None]
-            places = []
-            for lane, rows in zip(lanes, pool, strict=True):
-                meets = self._longer * (lane.frontier_s + longest_s) <= rows.slo_s
-                # Latencies ascend, so those that meet come first, and the last of them has the highest rate.
-                places.append(np.count_nonzero(meets & (lane.frontier_s <= longest_s), axis=1) - 1)
-            may_be = np.logical_and.reduce([own >= 0 for own in places])
-            places = [own[may_be] for own in places]
-            taken = list(zip(lanes, places, strict=True))
-            shares = [lane.frontier_rps[own] / rows.best_rps for (lane, own), rows in zip(taken, pool, strict=True)]
-            yield _Choices(
-                taken=taken,
-                longest_s=longest_s[may_be, 0],
-                least=np.min(shares, axis=0).round(DIGITS),
-                total=np.sum(shares, axis=0).round(DIGITS),
-                memory_mib=np.sum([lane.resident_mib[own] for lane, own in taken], axis=0)
-                + np.max([lane.batch_mib[own] for lane, own in taken], axis=0),
+            may_be = board.is_own[chosen].any(axis=0) & (board.places[chosen] >= 0).all(axis=0)
+            places, shares, resident, batch = (
+                own[chosen][:, may_be] for own in (board.places, board.shares, board.resident_mib, board.batch_mib)
             )
+            yield _Choices(
+                taken=[(board.lanes[own], place) for own, place in zip(chosen, places, strict=True)],
+                longest_s=board.longest_s[may_be],
+                least=shares.min(axis=0).round(DIGITS),
+                total=shares.sum(axis=0).round(DIGITS),
+                memory_mib=resident.sum(axis=0) + batch.max(axis=0),
+            )
+
+    def _board_of(self, profile: str, most: int) -> _Board:
+        all_rows = [self._rows[name, profile] for name in self._tenants]
+        lanes = [rows.up_to(most) for rows in all_rows]
+        longest_s = np.unique(np.concatenate([lane.latencies_s for lane in lanes]))
+        places = np.full((len(lanes), len(longest_s)), -1)
+        shares, resident, batch = (np.zeros(places.shape) for _ in range(3))
+        for own, (lane, rows) in enumerate(zip(lanes, all_rows, strict=True)):
+            if not lane.rows or rows.best_rps == 0:
+                continue
+            meets = self._longer * (lane.frontier_s + longest_s[:, None]) <= rows.slo_s
+            # Latencies ascend, so those that meet come first, and the last of them has the highest rate.
+            places[own] = np.count_nonzero(meets & (lane.frontier_s <= longest_s[:, None]), axis=1) - 1
+            shares[own] = lane.frontier_rps[places[own]] / rows.best_rps
+            resident[own], batch[own] = lane.resident_mib[places[own]], lane.batch_mib[places[own]]
+        is_own = np.stack([np.isin(longest_s, lane.latencies_s) for lane in lanes])
+        return _Board(lanes, longest_s, is_own, places, shares, resident, batch)
 
     def _reason(self, pool: Sequence[_Rows], profile: Profile) -> str:
         """Why the profile does not serve the pool: the member and the rule."""
@@ -232,9 +246,8 @@ class JointPoints:
                     f"{rows.name}: its SLO is {rows.slo_s * 1000:g} ms, and its shortest batch after that of {beside} "
                     f"takes {need_s * 1000:.4g} ms"
                 )
-        least_mib = min(
-            (float(choices.memory_mib.min()) for choices in self._choices(pool) if choices.memory_mib.size),
-        )
+        needed_mib = (choices.memory_mib for choices in self._choices(pool, profile.name))
+        least_mib = min(float(own.min()) for own in needed_mib if own.size)
         largest = max(zip(pool, shortest, strict=True), key=lambda pair: _resident_mib(pair[1]))[0].name
         return (
             f"{largest}, the largest of {len(pool)} members: an instance has {_memory_mib(profile):,.0f} MiB of "
@@ -295,6 +308,24 @@ class _Lane:
     resident_mib: NDArray[np.float64]
     batch_mib: NDArray[np.float64]
     latencies_s: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Board:
+    """What each tenant would take on one profile, with at most so many processes, by what L is.
+
+    ``lanes`` are one a tenant, ``longest_s`` all their rows' latencies, ascending. The others are ``(n_tenants, n)``:
+    whether it is a latency of the tenant's own, the place in its lane (−1: none meets its SLO), the share of its best
+    rate there, and memory.
+    """
+
+    lanes: Sequence[_Lane]
+    longest_s: NDArray[np.float64]
+    is_own: NDArray[np.bool_]
+    places: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    resident_mib: NDArray[np.float64]
+    batch_mib: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

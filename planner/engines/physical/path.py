@@ -68,7 +68,8 @@ class HeldSetPath:
     def __init__(self, facts: WindowFacts, nodes: Nodes) -> None:
         self._facts, self.nodes = facts, nodes
         self._epoch_steps = min(facts.epoch_steps, facts.n_steps + 1)  # room for longer ones would only cost memory
-        self._nodes = lru_cache(max(1, MAX_LISTED // len(nodes)))(self._compatible)
+        n_kept = max(1, MAX_LISTED // len(nodes))
+        self._nodes, self._beside = lru_cache(n_kept)(self._compatible), lru_cache(n_kept)(self._fitting)
 
     @property
     def skips_epochs(self) -> bool:
@@ -160,7 +161,7 @@ class HeldSetPath:
         totals: Floats = sum(gain.T[column] for gain, column in zip(gains, columns, strict=True))
         return totals
 
-    def step_maxima(self, busy: Sequence[str], earned: Floats, totals: Floats) -> Floats:
+    def step_maxima(self, busy: tuple[str, ...], earned: Floats, totals: Floats) -> Floats:
         """The most that any held set earns in each step beside ``busy`` profiles, ``(n_steps,)``; −inf without one.
 
         Before the held set may change it is the initial one's. ``totals`` are the :meth:`step_totals` of ``earned``.
@@ -174,20 +175,20 @@ class HeldSetPath:
             best[:first] = np.where(self._may_stay(busy)[:first], np.diff(self._fixed_values(earned))[:first], -np.inf)
         return best
 
-    def _beside(self, busy: Sequence[str]) -> list[tuple[int, int, Bools]]:
+    def _fitting(self, busy: tuple[str, ...]) -> list[tuple[int, int, Bools]]:
         """(begin, end, which nodes fit beside ``busy`` profiles) by stretch in which the same slices are ours."""
         problem = self._facts.problem
         places = [anywhere(problem.gpu, name) for name in busy]
         return [(begin, end, self.nodes.compatible(places, mask)) for begin, end, mask in problem.unavailable_spans]
 
-    def _may_stay(self, busy: Sequence[str]) -> Bools:
+    def _may_stay(self, busy: tuple[str, ...]) -> Bools:
         """Whether the initial set keeps rule 4 and can be held beside ``busy`` in each step, ``(n_steps,)``."""
         initial, out = self.nodes.initial, np.zeros(self._facts.n_steps, dtype=np.bool_)
         for begin, end, fits in self._beside(busy):
             out[begin:end] = self.nodes.is_held[initial] and fits[initial]
         return out
 
-    def interval_values(self, busy: Sequence[str], earned: Floats, starts: Iterable[int], longest: int) -> Floats:
+    def interval_values(self, busy: tuple[str, ...], earned: Floats, starts: Iterable[int], longest: int) -> Floats:
         """What any plan can earn over [s0, s1) at most while exactly ``busy`` is occupied, ``(n + 1, n + 1)``.
 
         Ends are free: what is held at s0 serves at once. An epoch begun before s1 earns no more
