@@ -332,9 +332,11 @@ class Instances:
             if self._solves is not None:
                 self._solves.shutdown(wait=False, cancel_futures=True)
 
-    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:  # noqa: ARG002
-        """Always empty: the log's instances show it."""
-        return {}
+    def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
+        """Which part of shared instances others had; the rest the log's instances show."""
+        window_s = round(self._setting.config.window_s)
+        shares = self._queues.others_shares(window * window_s, (window + 1) * window_s)
+        return {self._names[index]: {"others_share": own.tolist()} for index, own in sorted(shares.items())}
 
     def _state(self, window: int) -> PhysicalState | None:
         """What a window starts from: what the last plan promises, if it was carried out in full, else what stands."""

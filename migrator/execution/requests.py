@@ -11,7 +11,7 @@ import numpy as np
 
 from workloads.arrays import BoolArray, FloatArray
 from workloads.serving.advance import advance
-from workloads.serving.pool import Lane, PoolState
+from workloads.serving.pool import Batches, Lane, PoolState, busy_shares
 from workloads.serving.pool import advance as advance_pool
 from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server
 from workloads.serving.tally import SecondCounts, Tally, Totals
@@ -54,6 +54,45 @@ class Queues(Protocol):
         ``servers`` are those that each tenant has alone, ``lanes`` those of pools.
         """
 
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:
+        """By place of a tenant that shared lanes in these seconds, which part others had, ``(end_s − first_s,)``.
+
+        From 0 to 1; a lane counts by its rate. What was before is forgotten.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class _Turns:
+    """A piece of time of members that share lanes.
+
+    Attributes:
+        members: By place, their names.
+        lanes: In the order of their ranks.
+        from_s: The piece's begin.
+        until_s: Its end.
+        batches: Those that began in it.
+    """
+
+    members: Mapping[int, str]
+    lanes: Sequence[Lane]
+    from_s: float
+    until_s: float
+    batches: Batches
+
+    def add(self, index: int, could: FloatArray, given: FloatArray, first_s: int) -> None:
+        """Add the requests of a member that lanes could have answered in each second, and what of that others had."""
+        others = self.batches.tenant_index != [*self.members].index(index)
+        seconds = np.arange(first_s, first_s + len(could) + 1.0)
+        for rank, lane in enumerate(self.lanes):
+            own = next((one for one in lane.servers if one.tenant == self.members[index]), None)
+            if own is not None:
+                rate_rps = own.batch_limit / own.latency.at(own.batch_limit)
+                served = np.clip(seconds, max(self.from_s, own.ready_s), max(self.from_s, min(self.until_s, own.end_s)))
+                could += rate_rps * np.diff(served)
+                theirs = others & (self.batches.rank == rank)
+                begin_s, end_s = self.batches.begin_s[theirs], self.batches.end_s[theirs]
+                given += rate_rps * busy_shares(begin_s, end_s, first_s, first_s + len(could))
+
 
 class SimulatedQueues:
     """Every tenant's queue, from second 0 on unless it begins later, served by whatever stands at the moment.
@@ -78,6 +117,7 @@ class SimulatedQueues:
         self._weights, self._turn_cost = weights or [1.0] * n_tenants, turn_cost
         self._states = [QueueState() for _ in range(n_tenants)]
         self._turns: dict[str, str] = {}  # by lane, whose turn it was last
+        self._taken: list[_Turns] = []
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
         """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
@@ -147,9 +187,26 @@ class SimulatedQueues:
             turn_cost=self._turn_cost,
         )
         self._turns |= {lane_id: names[member] for lane_id, member in state.holders.items() if member >= 0}
+        ranked = sorted(lanes, key=lambda lane: lane.lane_id)
+        from_s = self._states[members[0]].now_s
+        self._taken.append(_Turns(dict(zip(members, names, strict=True)), ranked, from_s, until_s, piece.batches))
         for index, queue in zip(members, state.queues, strict=True):
             self._states[index] = queue
         return dict(zip(members, piece.outcomes, strict=True))
+
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:
+        """By place of a tenant that shared lanes in these seconds, which part of them others had."""
+        found = dict[int, tuple[FloatArray, FloatArray]]()
+        for turns in self._taken:
+            for index in turns.members if turns.from_s < end_s else ():
+                both = found.setdefault(index, (np.zeros(end_s - first_s), np.zeros(end_s - first_s)))
+                turns.add(index, *both, first_s)
+        # A batch may last longer than the piece in which it began.
+        self._taken = [one for one in self._taken if one.batches.end_s.max(initial=one.until_s) > end_s]
+        return {
+            index: np.minimum(np.divide(given, could, out=np.zeros_like(given), where=could > 0), 1.0)
+            for index, (could, given) in found.items()
+        }
 
     def _pool_of(self, names: Sequence[str], members: Sequence[int], lanes: Sequence[Lane]) -> PoolState:
         """How the lanes stand: busy with the batches that their servers have in service."""

@@ -28,7 +28,7 @@ from planner.policies.policy import Knows
 from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.table import ServiceRow
-from workloads.serving.pool import Batches, Lane, PoolState, TrainingJob, advance
+from workloads.serving.pool import Batches, Lane, PoolState, TrainingJob, advance, busy_shares
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
 from workloads.tenants import RETRAINING_TO_INFERENCE, Tenant
 from workloads.traffic.luck import ServiceJitter
@@ -338,10 +338,4 @@ def _busy_share(pieces: Sequence[Batches], tenant_index: int, first: int, last: 
     own = [piece.tenant_index == tenant_index for piece in pieces]
     begin_s = np.concatenate([[], *(piece.begin_s[mask] for piece, mask in zip(pieces, own, strict=True))])
     end_s = np.concatenate([[], *(piece.end_s[mask] for piece, mask in zip(pieces, own, strict=True))])
-    if not begin_s.size:
-        return np.zeros(last - first)
-    # Busy seconds so far: level between batches, rising in them.
-    moments_s = np.stack([begin_s, end_s], axis=1).ravel()
-    so_far_s = np.cumsum(np.stack([np.zeros_like(begin_s), end_s - begin_s], axis=1).ravel())
-    shares: FloatArray = np.diff(np.interp(np.arange(first, last + 1.0), moments_s, so_far_s))
-    return shares
+    return busy_shares(begin_s, end_s, first, last)

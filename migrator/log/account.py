@@ -6,7 +6,8 @@ A request that is not answered in time is *missed*. Of a second's misses
 * **reconfiguration** are those between that and what serving instances could: what instances that start
   (from the creation until they serve) and stop (from their last batch until they are gone) would have answered;
 * **forecast** is the part of these two that the same planner serves when it knows the arrivals;
-* **queueing** are the others: bursts within the second, waits for a batch, requests carried over from the last.
+* **queueing** are the others: bursts within the second, waits for a batch, requests carried over from the last; where
+  tenants share instances, also waits for another one's turn, and :func:`waits_for_others` says how many.
 
 Of those answered in time, **wrong_old** are wrong answers of the model as it was when the window began, and
 **wrong_new** those of the model retrained in it; the rest is **goodput**. The second in which a
@@ -141,6 +142,29 @@ def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> Sec
             first, end = np.searchsorted(starts_s, [ended.finish_s, (ended.window + 1) * window_s])
             is_new[first:end] = True
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
+
+
+def waits_for_others(log: ReadLog, known: Mapping[str, SecondAccounts]) -> dict[str, FloatArray]:
+    """By tenant, which of its *queueing* waited for another member of its pool, ``(n_seconds,)``.
+
+    They are those beyond what its instances could have answered in the time that the others' turns left, and no more.
+    ``known`` are the log's :func:`accounts`. In a live run, and where nobody shares, there are none.
+    """
+    instances = [item for change in changes_in(log) for item in change.begun if item.task == INFERENCE]
+    window_s, rates, found = round(log.header.window_s), pool_rates_rps(log), dict[str, FloatArray]()
+    for tenant in log.header.tenants:
+        own = known[tenant.name]
+        shares = np.zeros(len(own.arrivals))
+        for window, closing in log.settled.items():
+            if others_share := closing.tenants[tenant.name].others_share:
+                shares[window * window_s : (window + 1) * window_s] = others_share
+        found[tenant.name] = shares
+        if shares.any():
+            starts_s = np.arange(len(shares), dtype=np.float64)
+            could, _ = could_serve(tenant, [one for one in instances if one.tenant == tenant.name], starts_s, rates)
+            beyond, beyond_left = (np.maximum(own.arrivals - one, 0.0) for one in (could, could * (1.0 - shares)))
+            found[tenant.name] = np.minimum(beyond_left - beyond, own.queueing)
+    return found
 
 
 def account_in(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[int]) -> Account:

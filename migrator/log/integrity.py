@@ -161,7 +161,7 @@ def _blind_places(record: records.WindowFinished, window_s: int) -> frozenset[in
 
 
 def _check_tenant(counts: records.Counts, needed: Sequence[str], n_seconds: int, uncounted: frozenset[int]) -> None:
-    for key in needed:
+    for key in (*needed, *(["others_share"] if counts.others_share else [])):
         if (n_counted := len(getattr(counts, key))) != n_seconds:
             raise LogError(f": {key} has {n_counted} seconds, the window {n_seconds}")
     columns = zip(*(getattr(counts, key) for key in _COUNTS), strict=True)
@@ -177,6 +177,8 @@ def _check_tenant(counts: records.Counts, needed: Sequence[str], n_seconds: int,
         else:
             continue
         raise LogError(f", second {second}: {reason}")
+    if not all(0 <= share <= 1 for share in counts.others_share):
+        raise LogError(f": others had {max(counts.others_share, key=lambda one: abs(one - 0.5))} of what it shared")
     answered, in_histogram = sum(counts.in_time) + sum(counts.late), sum(n for _, n in counts.latency_ms)
     if answered != in_histogram:
         raise LogError(f": {answered} answered, but the latencies are those of {in_histogram}")

@@ -744,6 +744,8 @@ class Counts(Part, frozen=True, kw_only=True):
     """Only without instances: requests that could have been answered in each second, by what served,"""
     changing: list[Number] = []
     """and by what was starting or stopping."""
+    others_share: list[Number] = []
+    """Only of who shared instances: which part of these others had in each second."""
 
 
 class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished"):

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from executor.catalogue import gpu_model
 from migrator.console import escape
-from migrator.log.account import Account, account_in, accounts
+from migrator.log.account import Account, account_in, accounts, waits_for_others
 from migrator.log.changes import RETRAINING, Instance, changes_in
 from migrator.log.runlog import ReadLog
 from migrator.views.palette import shown
@@ -87,8 +87,12 @@ def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
         f"{100 * other.shares['goodput']:.1f} %: {abs(gained):,.0f} {'more' if gained >= 0 else 'fewer'}"
         f"{relative}{_where_from(own, other)}."
     )
+    waited = sum(float(each.sum()) for each in waits_for_others(log, accounts(log)).values()) / own.arrivals
+    of_waits = f" ({100 * waited:.1f} % for others of their pool)" if 100 * waited >= _LEAST_POINTS else ""
     lost = [
-        f"{100 * share:.1f} % {LOSSES_IN_WORDS[cause]}" for cause, share in _lost(own) if 100 * share >= _LEAST_POINTS
+        f"{100 * share:.1f} % {LOSSES_IN_WORDS[cause]}{of_waits if cause == 'queueing' else ''}"
+        for cause, share in _lost(own)
+        if 100 * share >= _LEAST_POINTS
     ]
     console.print(f"[bold]Lost[/] all the same: {'; '.join(lost) if lost else 'next to nothing'}. Simulated.")
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from migrator.log import records
-from migrator.log.account import Account, SecondAccounts, accounts
+from migrator.log.account import Account, SecondAccounts, accounts, pool_rates_rps, waits_for_others
 from migrator.log.diff import Diff
 from migrator.log.report import Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
@@ -100,6 +100,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         state=_state(log, report),
         windows=windows,
         by_window=by_window,
+        waits=_waits(log, known, by_window),
         classes=[name for name in LOSSES if name != "forecast"],
         kept=_kept(log),
         slo_ms={tenant.name: tenant.slo_ms for tenant in report.header.tenants},
@@ -194,6 +195,19 @@ def _by_window(
     return {
         window: {name: own.between(window * window_s, (window + 1) * window_s) for name, own in known.items()}
         for window in settled
+    }
+
+
+def _waits(
+    log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[int]
+) -> dict[int, dict[str, float]] | None:
+    """Of what queued too long, what waited for others of its pool, as in :func:`_by_window`; ``None`` without pools."""
+    window_s, waits = round(log.header.window_s), waits_for_others(log, known)
+    if not pool_rates_rps(log):
+        return None
+    return {
+        window: {name: float(own[window * window_s : (window + 1) * window_s].sum()) for name, own in waits.items()}
+        for window in windows
     }
 
 

@@ -141,11 +141,11 @@ def test_groups_are_judged_by_the_best_that_fits_together(seed: int) -> None:
                 pairs = zip(problem.profile_names, multiset, strict=True)
                 own.append((tuple(name for name, count in pairs for _ in range(count)), worth))
             earned.append(own)
-        best = -np.inf
+        best, feasible = -np.inf, set(GPU.multisets(PROFILES))
         for chosen in product(*earned):
             names = [name for held, _ in chosen for name in held]
             counts = tuple(names.count(name) for name in PROFILES)
-            if counts in GPU.multisets(PROFILES):
+            if counts in feasible:
                 best = max(best, sum(worth for _, worth in chosen))
         assert best_together([standing(problem) for problem in problems]) == pytest.approx(best)
 

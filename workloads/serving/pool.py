@@ -218,6 +218,17 @@ class Batches:
             array.setflags(write=False)
 
 
+def busy_shares(begin_s: FloatArray, end_s: FloatArray, first_s: int, last_s: int) -> FloatArray:
+    """Which share of each second from ``first_s`` to ``last_s`` lies within batches that follow one another."""
+    if not begin_s.size:
+        return np.zeros(last_s - first_s)
+    # Busy seconds so far: level between batches, rising in them.
+    moments_s = np.stack([begin_s, end_s], axis=1).ravel()
+    so_far_s = np.cumsum(np.stack([np.zeros_like(begin_s), end_s - begin_s], axis=1).ravel())
+    shares: FloatArray = np.diff(np.interp(np.arange(first_s, last_s + 1.0), moments_s, so_far_s))
+    return shares
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """What happened in a piece of time.

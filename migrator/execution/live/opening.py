@@ -113,6 +113,10 @@ class LiveQueues:
             found.append(outcomes)
         return found
 
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:  # noqa: ARG002 - as the simulation's
+        """Nothing: no instance of a live run is shared."""
+        return {}
+
     def _fresh(self, requests: Sequence[Requests]) -> NDArray[np.void]:
         """What was appended since, of requests that have arrived as far as the loop knows; the rest is kept."""
         raw = _read(self._site.outcomes, self._n_read, OUTCOME.size)

@@ -171,6 +171,29 @@ def test_a_turn_costs_where_another_member_had_the_lane_before_it_was_passed_on(
     }
 
 
+def test_what_part_of_shared_lanes_others_had_is_told_by_second_and_forgotten() -> None:
+    """Batches of 0.1 s on one lane, half of which time a and b share it, then b and c; d has a lane of its own."""
+    latency = LatencyCurve((1,), (0.1,))
+    arrivals = {"a": [0.0, 0.15], "b": [0.1, 1.0, 2.45], "c": [1.6, 1.7, 1.8], "d": [0.0, 0.1]}
+    requests = [Requests(name, 1.0, np.array(at_s), np.zeros(len(at_s))) for name, at_s in arrivals.items()]
+    own = {"d": [Server("d", "d#1/0", 0.0, math.inf, latency, 1)]}
+    ours = SimulatedQueues(len(NAMES), None)
+    for until_s, members in ((1.5, "ab"), (2.5, "bc"), (3.0, "bc")):
+        there = tuple(Server(name, f"x#1/{name}", 0.0, math.inf, latency, 1) for name in members)
+        ours.advance(requests, own, ACCURACIES, until_s, [Lane("x#1", there)])
+    found = ours.others_shares(0, 2)
+    # In second 1, a had the lane for half of the time, and b's batch took a fifth of that.
+    assert {index: shares.tolist() for index, shares in found.items()} == {
+        0: [pytest.approx(0.1), pytest.approx(0.2)],
+        1: [pytest.approx(0.2), pytest.approx(0.3)],
+        2: [0.0, 0.0],
+    }
+    later = ours.others_shares(2, 3)
+    assert {index: shares.tolist() for index, shares in later.items()} == {1: [0.0], 2: [pytest.approx(0.1)]}
+    ours.others_shares(3, 4)
+    assert ours.others_shares(0, 3) == {}
+
+
 def test_new_weights_count_from_the_next_batch_and_luck_is_the_same_in_every_partition() -> None:
     requests = requests_of(2)
     idle = [replace(own, slo_s=0.3) for own in requests]

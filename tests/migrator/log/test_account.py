@@ -9,7 +9,7 @@ import pytest
 
 from migrator.comparison import matches_of, score_of, standings, told_apart, with_hindsight
 from migrator.config import read_config
-from migrator.log.account import Account, accounts
+from migrator.log.account import Account, accounts, waits_for_others
 from migrator.log.runlog import ReadLog
 from tests.migrator.log import records
 from tests.migrator.log.records import Json, change, failed, ready, started, stopped
@@ -61,6 +61,22 @@ def test_an_instance_of_a_pool_could_have_answered_each_member_at_the_pool_s_rat
     assert [found[name].capacity.tolist() for name in ("a", "b")] == [[2.0, 2.0], [6.0, 6.0]]
     assert found["b"].reconfiguration.tolist() == [0.0, 0.0]
     assert found["a"].queueing.tolist() == [4.0, 8.0]
+
+
+def test_of_a_pool_s_queueing_what_lacks_beside_the_others_turns_waited_for_them():
+    pools = [{"members": ["a", "b"], "overhead_s": 1.0, "capability_rps": {"1g.10gb": {"a": 8.0, "b": 4.0}}}]
+    begun = records.window_started(0, 4.0, "a", "b") | {"pools": pools}
+    up = change(0, -5.0, [started("one", -5.0, "1g.10gb@0") | {"tenant": ["a", "b"]}])
+    own = [ready(0, "one", -1.0, tenant=name) for name in ("a", "b")]
+    # Of what was missed, the rest waited for a batch.
+    a = records.counts([3, 6, 7, 0], [2, 2, 1, 9], [3, 6, 7, 0], others_share=[0.5, 0.25, 0.0, 1.0])
+    b = records.counts([2, 1, 0, 5], [0, 0, 3, 0], [0] * 4, others_share=[0.5, 0.75, 0.875, 0.0])
+    log = records.log_of(records.header(4.0, "a", "b"), begun, up, *own, records.window_finished(0, a=a, b=b))
+    known = accounts(log)
+    assert known["a"].queueing.tolist() == [2.0, 2.0, 1.0, 8.0]
+    found = waits_for_others(log, known)
+    assert found["a"].tolist() == [1.0, 2.0, 0.0, 8.0]
+    assert found["b"].tolist() == [0.0, 0.0, 2.5, 0.0]
 
 
 def test_what_a_failed_worker_would_have_answered_is_capacity():

@@ -211,6 +211,17 @@ def test_shares_need_what_could_have_been_served(tmp_path: Path) -> None:
         log_with_shares(tmp_path, could_serve=[1.0, 2.0])
 
 
+@pytest.mark.parametrize(
+    ("others_share", "reason"),
+    [([0.5], "others_share has 1 seconds, the window 2"), ([0.5, 1.5], "others had 1.5 of what it shared")],
+)
+def test_of_shared_instances_others_had_a_part_in_each_second(
+    tmp_path: Path, others_share: list[float], reason: str
+) -> None:
+    with pytest.raises(LogError, match=f"tenant a: {reason}"):
+        log_with_shares(tmp_path, could_serve=[1.0, 2.0], changing=[0.0, 0.0], others_share=others_share)
+
+
 def test_shares_need_no_plan(tmp_path: Path) -> None:
     assert report_of(log_with_shares(tmp_path, could_serve=[1.0, 0.0], changing=[0.0, 0.0])).windows[0].gap is None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -85,6 +86,12 @@ def test_what_is_lost_all_the_same_is_told_largest_first(monkeypatch: pytest.Mon
     own = Account(goodput=700, wrong_old=100, capacity=200)
     text = against(monkeypatch, own, own)
     assert "Lost all the same: 20.0 % requests beyond what the instances could serve; 10.0 % wrong answers" in text
+
+
+def test_of_what_queued_too_long_it_is_told_what_waited_for_others_of_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "waits_for_others", lambda *_: {"a": np.array([20.0, 30.0])})
+    text = against(monkeypatch, Account(goodput=900, queueing=100), Account(goodput=900, queueing=100))
+    assert "10.0 % requests that waited too long in a burst or for a batch (5.0 % for others of their pool)" in text
 
 
 def test_a_run_that_is_behind_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
