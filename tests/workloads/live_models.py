@@ -40,6 +40,22 @@ class Busy(Echo):
         return super().answer(inputs)
 
 
+class Turns(Busy):
+    """Answers with "clash" while another tenant's model computes in the same folder."""
+
+    def __init__(self, folder: str, tenant: str, batch_s: float) -> None:
+        super().__init__(batch_s)
+        self._folder, self._tenant = Path(folder), tenant
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        own = self._folder / f"{self._tenant}-{os.getpid()}"
+        own.touch()
+        clashes = [other for other in self._folder.iterdir() if not other.name.startswith(f"{self._tenant}-")]
+        answers = super().answer(inputs)
+        own.unlink()
+        return [b"clash"] * len(inputs) if clashes else answers
+
+
 class InMig(Echo):
     """Can be made only where the process was given a MIG device."""
 

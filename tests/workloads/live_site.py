@@ -27,6 +27,7 @@ from workloads.live.messages import (
     Request,
     State,
     Watch,
+    Worth,
 )
 from workloads.live.process import command
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, private_folder
@@ -84,7 +85,7 @@ class Site:
 
     # --- as the controller
 
-    def order(self, order: Order | Finish) -> None:
+    def order(self, order: Order | Finish | Worth) -> None:
         self.controller.send(order)
 
     def heard(self, kind: type[Kind], is_it: Callable[[Kind], bool] = lambda _: True) -> Kind:

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -23,6 +24,7 @@ import zmq
 
 from executor.messages import MessageError, packed, value_in
 from workloads.errors import WorkloadError
+from workloads.live.lanes import Lanes
 from workloads.live.messages import (
     FROM_CLIENT,
     FROM_CONTROLLER,
@@ -57,6 +59,7 @@ from workloads.live.messages import (
     Status,
     Stop,
     Watch,
+    Worth,
 )
 from workloads.live.process import Parent, begun
 from workloads.live.queues import TenantQueue
@@ -80,6 +83,7 @@ class Setup:
         hang_s: but not earlier.
         queue_bytes: Most memory for one tenant's requests; what is over is refused.
         tick_s: How often counts are told, and silence and hanging looked for.
+        turn_cost: The share by which a turn in a shared lane lasts longer that follows another tenant's.
     """
 
     folder: Path
@@ -90,11 +94,14 @@ class Setup:
     hang_s: float = 2.0
     queue_bytes: int = 2**28
     tick_s: float = 0.25
+    turn_cost: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("silence_s", "hang_factor", "hang_s", "tick_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: {getattr(self, name)}: must be above 0")
+        if not 0 <= self.turn_cost <= 1:
+            raise ValueError(f"turn_cost: {self.turn_cost}: must lie in [0, 1]")
         if not 0 < self.queue_bytes <= MOST_BATCH_BYTES // 2:
             raise ValueError(f"queue_bytes: {self.queue_bytes}: must lie in 1–{MOST_BATCH_BYTES // 2}")
 
@@ -130,6 +137,7 @@ class _Dispatcher:
         self._queues = {
             tenant: TenantQueue(tenant, setup.origin_s, setup.queue_bytes) for tenant in dict.fromkeys(setup.tenants)
         }
+        self._lanes = Lanes(self._queues, setup.turn_cost)
         self._known: dict[str, _Known] = {}
         self._strangers: dict[str, float] = {}  # whose heart was heard first, and when
         self._watchers: set[bytes] = set()
@@ -217,12 +225,12 @@ class _Dispatcher:
         )
 
     def _hand_out(self, now_s: float) -> None:
+        while given := self._lanes.hand_out(now_s):  # again where a worker could not be reached
+            for name, batch in given:
+                message = Batch(tuple(one.number for one in batch), tuple(one.payload for one in batch))
+                if not self._send(self._workers, WORKER + name.encode(), message):
+                    self._lose(name, "its connection is gone")
         for queue in self._queues.values():
-            while given := queue.hand_out(now_s):  # again where a worker could not be reached
-                for name, batch in given:
-                    message = Batch(tuple(one.number for one in batch), tuple(one.payload for one in batch))
-                    if not self._send(self._workers, WORKER + name.encode(), message):
-                        self._lose(name, "its connection is gone")
             self._answer_clients(queue)
 
     def _answer_clients(self, queue: TenantQueue) -> None:
@@ -296,8 +304,11 @@ class _Dispatcher:
             raise MessageError(f"worker {name}: there was one of this name already")
         if hello.tenant not in self._queues:
             raise MessageError(f"worker {name}: no tenant {hello.tenant!r}; there is: {' '.join(self._queues)}")
+        if hello.lane and not name.startswith(f"{hello.lane}/"):
+            raise MessageError(f"worker {name}: lane {hello.lane!r} is another instance's")
         latency = LatencyCurve(hello.batches, hello.latency_s)
         self._queues[hello.tenant].join(name, latency, hello.batch_limit)
+        self._lanes.join(hello.lane, hello.tenant, name)
         known = self._known[name] = _Known(hello.tenant, monotonic())
         self._strangers.pop(name, None)
         try:
@@ -312,7 +323,17 @@ class _Dispatcher:
         """Give up the workers whose processes are gone."""
         for name, known in list(self._known.items()):
             if known.process in processes:
-                self._lose(name, "its process is gone")
+                self._lose(name, known.reason or "its process is gone")
+
+    def _kill(self, name: str, reason: str) -> bool:
+        """Kill a worker that others wait for, so that its lane is free once it is dead; whether that can be done."""
+        known = self._known[name]
+        if known.process is None or not self._lanes.is_pooled(name):
+            return False
+        known.reason = reason
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(known.process, signal.SIGKILL)
+        return True
 
     def _dismiss(self, name: str, reason: str) -> None:
         """Tell a worker to leave, by either connection, and give it up."""
@@ -325,6 +346,7 @@ class _Dispatcher:
         known = self._known.get(name)
         if known is None or known.state is State.GONE:
             return
+        self._lanes.leave(known.tenant, name)
         self._queues[known.tenant].leave(name, monotonic(), to_blame=to_blame)
         if known.process is not None:
             self._poller.unregister(known.process)
@@ -357,6 +379,11 @@ class _Dispatcher:
             case Finish():
                 self._watchers.add(identity)
                 self._finished = True
+            case Worth():
+                if message.tenant in self._queues:
+                    self._lanes.worth[message.tenant] = message.worth
+                else:
+                    self._send(self._workers, identity, NotDone(f"Worth: no tenant {message.tenant!r}"[:1000]))
             case Serve() | Load() | Drain() | Stop():
                 worker = self._known.get(message.worker)
                 if worker is None or worker.state is State.GONE:
@@ -393,11 +420,14 @@ class _Dispatcher:
             if is_behind:
                 known.heard_s = now_s  # this process was held up, and may have heard nobody for that reason
             if known.state is not State.GONE and now_s - known.heard_s > self._setup.silence_s:
-                self._dismiss(name, f"not heard for {now_s - known.heard_s:.1f} s")
+                reason = f"not heard for {now_s - known.heard_s:.1f} s"
+                if not self._kill(name, reason):
+                    self._dismiss(name, reason)
         for queue in self._queues.values():
             for name, begun_s in queue.overdue(now_s, self._most_s):
                 n_back = queue.give_back(name, now_s)
                 self._broadcast(Hung(name, now_s - begun_s, n_back))
+                self._kill(name, f"it had a batch for {now_s - begun_s:.1f} s")
             self._broadcast_counts(queue)
 
     def _most_s(self, latency_s: float) -> float:

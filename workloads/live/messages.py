@@ -9,7 +9,8 @@ worker → dispatcher      :class:`Hello`, :class:`Ready`, :class:`Credit`, :cla
                          :class:`Goodbye`; :class:`Heartbeat` by a connection of its own
 dispatcher → worker      :class:`Batch`; the orders :class:`Serve`, :class:`Load`, :class:`Drain`, :class:`Stop`;
                          :class:`Beat`
-controller → dispatcher  :class:`Watch`, :class:`Finish`, and the orders, which are passed on to the worker
+controller → dispatcher  :class:`Watch`, :class:`Finish`, :class:`Worth`, and the orders, which are passed on to the
+                         worker
 dispatcher → controller  :class:`Beat`, :class:`Changed`, :class:`Heartbeat`, :class:`Hung`, :class:`Loaded`,
                          :class:`Counts`, :class:`Finished`, :class:`NotDone`
 =======================  ==============================================================================================
@@ -114,6 +115,8 @@ class Hello(Message, frozen=True):
     Attributes:
         batch_limit: Most requests in one batch.
         batches: With ``latency_s``, how long a batch is to take: see :class:`workloads.profiles.latency.LatencyCurve`.
+        lane: The instance that it shares with workers of other tenants, whose name its own begins with, and a slash;
+            without one it computes whenever it has a batch.
     """
 
     tenant: Text
@@ -121,6 +124,7 @@ class Hello(Message, frozen=True):
     batch_limit: Count
     batches: Annotated[tuple[Count, ...], Meta(max_length=MOST_BATCH)]
     latency_s: Annotated[tuple[Seconds, ...], Meta(max_length=MOST_BATCH)]
+    lane: Text = ""
 
 
 class Ready(Message, frozen=True):
@@ -238,6 +242,13 @@ class Stop(Message, frozen=True):
     reason: Text
 
 
+class Worth(Message, frozen=True):
+    """What a tenant's answers in time are worth from now on, in a lane that it shares: weight × accuracy in service."""
+
+    tenant: Text
+    worth: Seconds
+
+
 class Watch(Message, frozen=True):
     """The controller wants to hear: first a :class:`Beat`, the workers and counts of now, then whatever changes."""
 
@@ -308,7 +319,7 @@ class NotDone(Message, frozen=True):
 Order = Serve | Load | Drain | Stop
 FromWorker = Hello | Ready | Credit | Answers | Loaded | Goodbye
 ToWorker = Batch | Order | Beat
-FromController = Watch | Finish | Order
+FromController = Watch | Finish | Worth | Order
 ToController = Beat | Changed | Heartbeat | Hung | Loaded | Counts | Finished | NotDone
 
 FROM_CLIENT: Allowed[Request] = Allowed(Request)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import floor, inf
 
@@ -76,8 +77,12 @@ class _Worker:
     begun_s: float = 0.0
 
     @property
+    def takes_batches(self) -> bool:
+        return bool(self.credit or self.batch) and not (self.paused or self.leaving)
+
+    @property
     def is_idle(self) -> bool:
-        return self.credit > 0 and not (self.batch or self.paused or self.leaving)
+        return self.takes_batches and not self.batch
 
 
 @dataclass(slots=True)
@@ -98,6 +103,30 @@ class _Second:
     @property
     def is_settled(self) -> bool:
         return self.arrived == self.in_time + self.late + self.dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How some workers of a tenant answer a turn together, each an equal part of it.
+
+    Attributes:
+        limit: Most requests of a turn.
+        latency_s: By the requests of a turn, 0 … ``limit``, how long it takes: as the largest part does.
+    """
+
+    limit: int
+    latency_s: Sequence[float]
+
+    @property
+    def rate_rps(self) -> float:
+        """In full turns."""
+        return self.limit / self.latency_s[self.limit]
+
+
+@lru_cache(maxsize=1024)
+def _service(n_workers: int, limit: int, latency_s: tuple[float, ...]) -> Service:
+    turns_s = (latency_s[-(-n_requests // n_workers)] for n_requests in range(n_workers * limit + 1))
+    return Service(n_workers * limit, tuple(turns_s))
 
 
 class TenantQueue:
@@ -184,22 +213,52 @@ class TenantQueue:
 
     def hand_out(self, now_s: float) -> list[tuple[str, list[Held]]]:
         """Drop what is too late, and give idle workers their batches; who got what."""
-        waiting, given = self._waiting, []
-        self._drop_while(lambda: waiting[0][0] <= now_s, now_s)
+        waiting, given = self._waiting, list[tuple[str, list[Held]]]()
+        self.drop_expired(now_s)
         while waiting:
             name = self._fastest()
             if name is None:
                 break
             worker = self._workers[name]
             limit, latency_s = min(worker.limit, worker.credit), worker.latency_s
-            self._drop_while(lambda: waiting[0][0] < now_s + latency_s[min(len(waiting), limit)], now_s)  # noqa: B023
-            batch = [heappop(waiting)[2] for _ in range(min(len(waiting), limit))]
+            self.drop_hopeless(lambda n_waiting: latency_s[min(n_waiting, limit)], now_s)  # noqa: B023
+            given += self.take([name], now_s)
+        return given
+
+    def drop_expired(self, now_s: float) -> None:
+        """Drop the waiting requests whose deadline has come."""
+        self._drop_while(lambda: self._waiting[0][0] <= now_s, now_s)
+
+    def drop_hopeless(self, takes_s: Callable[[int], float], now_s: float) -> None:
+        """Drop the oldest while it could not be answered in time; ``takes_s`` by how many requests wait."""
+        self._drop_while(lambda: self._waiting[0][0] < now_s + takes_s(len(self._waiting)), now_s)
+
+    def take(self, workers: Sequence[str], now_s: float) -> list[tuple[str, list[Held]]]:
+        """Give those of the workers that are idle equal parts of the oldest requests, as many as they may take."""
+        idle = [(name, worker) for name in workers if (worker := self._workers[name]).is_idle]
+        most, given = min((min(worker.limit, worker.credit) for _, worker in idle), default=0), []
+        part = min(-(-len(self._waiting) // max(1, len(idle))), most)
+        for name, worker in idle:
+            batch = [heappop(self._waiting)[2] for _ in range(min(len(self._waiting), part))]
             if batch:
                 worker.batch = {request.number: request for request in batch}
                 worker.credit, worker.begun_s = 0, now_s
                 self._holder.update(dict.fromkeys(worker.batch, name))
                 given.append((name, batch))
         return given
+
+    def service(self, workers: Sequence[str]) -> Service | None:
+        """How those of the workers that take batches now, or have one, answer a turn together; ``None``: none does."""
+        able = [one for name in workers if (one := self._workers[name]).takes_batches]
+        if not able:
+            return None
+        limit = min(one.limit for one in able)
+        slowest = max((one.latency_s for one in able), key=lambda latency_s: latency_s[limit])
+        return _service(len(able), limit, tuple(slowest[: limit + 1]))
+
+    def has_batch(self, workers: Sequence[str]) -> bool:
+        """Whether one of the workers has not answered all that it was given."""
+        return any(self._workers[name].batch for name in workers)
 
     def drop_all(self, now_s: float, reason: str) -> None:
         """Drop every request, taken or not: nothing answers any more."""

@@ -57,6 +57,7 @@ class Setup:
         folder: Where the dispatcher's sockets are.
         worker: Its own name, of 1 to 200 bytes: another one for each process of a run.
         tenant: Whose requests it answers.
+        lane: The instance that it shares with other tenants' workers; empty: none.
         model: ``module:callable``, or a name of the catalogue, called with ``options``.
         batch_limit: Most requests in one batch.
         batches: With ``latency_s``: how long a batch is to take.
@@ -79,6 +80,7 @@ class Setup:
     batch_limit: int
     batches: tuple[int, ...]
     latency_s: tuple[float, ...]
+    lane: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     weights: Path | None = None
@@ -181,7 +183,8 @@ class _Worker:
             ModelError: The model cannot be had, or does not answer its warm-up batch.
         """
         setup = self._setup
-        self._peer.send(Hello(setup.tenant, os.getpid(), setup.batch_limit, setup.batches, setup.latency_s))
+        measured = setup.batch_limit, setup.batches, setup.latency_s
+        self._peer.send(Hello(setup.tenant, os.getpid(), *measured, setup.lane))
         self._heart.start()
         model = self._ready_model()
         if not setup.hold:

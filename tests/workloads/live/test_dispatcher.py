@@ -44,6 +44,7 @@ from workloads.live.messages import (
     Status,
     Stop,
     ToWorker,
+    Worth,
 )
 from workloads.live.process import command
 from workloads.live.wire import CLIENTS, HEART, WORKER, WORKERS, Peer, WireError, address, private_folder
@@ -343,6 +344,75 @@ def test_workers_leave_a_dispatcher_that_is_gone(site: Site) -> None:
     assert [worker.wait(PATIENCE_S) for worker in workers] == [1, 1]
 
 
+# --- lanes
+
+
+def test_in_a_lane_one_tenant_computes_at_a_time_with_all_its_processes_and_all_are_answered(
+    site: Site, tmp_path: Path
+) -> None:
+    tenants = ("vision", "sound", "text")
+    site.dispatcher(*tenants, turn_cost=0.05)
+    (tmp_path / "lane").mkdir()
+    names = {f"x/{tenant}/{number}": tenant for tenant in tenants for number in range(2)}
+    for name, tenant in names.items():
+        options = {"folder": str(tmp_path / "lane"), "tenant": tenant, "batch_s": 0.002}
+        site.worker(name, "Turns", tenant=tenant, lane="x", options=options, sample_bytes=None)
+    for name in names:
+        site.heard(Changed, becomes(name, State.SERVING))
+    for _ in range(20):
+        for tenant in tenants:
+            site.ask(b"one", b"two", tenant=tenant)
+    assert Counter((one.status, one.payload) for one in site.answers()) == {
+        (Status.IN_TIME, b"one"): 60,
+        (Status.IN_TIME, b"two"): 60,
+    }
+
+
+def in_a_lane(site: Site) -> subprocess.Popen[str]:
+    """A worker that has a batch and will not answer it, in a lane with another tenant's, whose request waits."""
+    hanging = site.worker("x/a", "Hangs", lane="x")
+    site.worker("x/b", tenant="sound", lane="x")
+    for name in ("x/a", "x/b"):
+        site.heard(Changed, becomes(name, State.SERVING))
+    site.ask(b"hang")
+    site.heard(Heartbeat, lambda beat: beat.worker == "x/a" and beat.busy_s > 0)
+    site.ask(b"y", tenant="sound")
+    return hanging
+
+
+def test_a_worker_that_hangs_in_a_lane_is_killed_and_the_others_go_on(site: Site) -> None:
+    site.dispatcher("vision", "sound", hang_s=0.3)
+    hanging = in_a_lane(site)
+    assert site.heard(Changed, becomes("x/a", State.GONE)).reason.startswith("it had a batch for")
+    assert hanging.wait(PATIENCE_S) == -signal.SIGKILL
+    site.worker("c")
+    assert statuses(site) == {Status.IN_TIME: 2}
+
+
+def test_a_worker_that_is_not_heard_in_a_lane_is_killed_and_the_others_go_on(site: Site) -> None:
+    site.dispatcher("vision", "sound", silence_s=2.0, hang_s=PATIENCE_S)
+    silent = in_a_lane(site)
+    silent.send_signal(signal.SIGSTOP)
+    assert site.heard(Changed, becomes("x/a", State.GONE)).reason.startswith("not heard for")
+    assert silent.wait(PATIENCE_S) == -signal.SIGKILL
+    site.worker("c")
+    assert statuses(site) == {Status.IN_TIME: 2}
+
+
+def test_a_worker_that_dies_in_a_lane_frees_it(site: Site) -> None:
+    site.dispatcher("vision", "sound", hang_s=PATIENCE_S)
+    in_a_lane(site).kill()
+    assert site.heard(Changed, becomes("x/a", State.GONE)).reason == "its process is gone"
+    site.worker("c")
+    assert statuses(site) == {Status.IN_TIME: 2}
+
+
+def test_what_answers_are_worth_is_taken_for_known_tenants_only(site: Site) -> None:
+    site.dispatcher()
+    site.order(Worth("sound", 0.5))
+    assert site.heard(NotDone).reason == "Worth: no tenant 'sound'"
+
+
 # --- silence and hanging
 
 
@@ -497,6 +567,7 @@ def test_who_sends_too_much_at_once_is_cut_off_and_the_service_goes_on(site: Sit
         (Hello("sound", 1, 1, (1,), (0.1,)), "no tenant 'sound'; there is: vision"),
         (Hello("vision", 1, 0, (1,), (0.1,)), "must lie in 1–4096"),
         (Hello("vision", 1, 1, (2, 1), (0.1, 0.1)), "needs ascending batches"),
+        (Hello("vision", 1, 1, (1,), (0.1,), "y"), "lane 'y' is another instance's"),
     ],
 )
 def test_a_worker_that_makes_no_sense_is_sent_away(site: Site, hello: Hello, said: str) -> None:

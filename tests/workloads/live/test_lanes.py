@@ -1,0 +1,178 @@
+"""Lanes of the dispatcher against the simulation's on a virtual clock, and what only real workers do."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from serving_cases import ALWAYS, INF, factor, random_curve
+
+from workloads.live.lanes import Lanes
+from workloads.live.messages import Status
+from workloads.live.queues import TenantQueue
+from workloads.profiles.latency import LatencyCurve
+from workloads.serving.pool import Lane, PoolState, advance
+from workloads.serving.requests import Requests, Server
+from workloads.traffic.luck import ServiceJitter
+
+FLAT = LatencyCurve((1, 100), (1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of a tenant in a lane."""
+
+    tenant: str
+    lane: str
+    latency: LatencyCurve
+    limit: int
+    processes: int
+    ready_s: float
+    end_s: float
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.lane}/{self.tenant}/{number}" for number in range(self.processes)]
+
+    @property
+    def server(self) -> Server:
+        """What the simulation has in their place."""
+        latency, limit = self.latency.of_processes(self.processes, self.limit), self.processes * self.limit
+        return Server(self.tenant, f"{self.lane}/{self.tenant}", self.ready_s, self.end_s, latency, limit)
+
+
+@dataclass(frozen=True)
+class Case:
+    requests: Sequence[Requests]
+    groups: Sequence[Group]
+    weights: Sequence[float]
+    turn_cost: float
+    jitter: ServiceJitter | None
+
+
+Turn = tuple[str, str, float, float]
+"""Tenant, lane, begin and end."""
+
+
+def drawn(seed: int) -> Case:
+    rng = np.random.default_rng([seed, 32])
+    tenants = [f"t{number}" for number in range(rng.integers(2, 6))]
+    groups = []
+    for lane in range(rng.integers(1, 5)):
+        members = [name for name in tenants if rng.random() < 0.8] or tenants[:1]
+        for name in members:
+            ready_s = float(rng.choice([0.0, rng.uniform(0, 3)]))
+            end_s = float(rng.choice([INF, rng.uniform(2, 8)]))
+            processes = int(rng.integers(1, 3))
+            groups.append(
+                Group(name, f"l{lane}", random_curve(rng), int(rng.integers(1, 9)), processes, ready_s, end_s)
+            )
+    requests = []
+    for name in tenants:
+        arrival_s = np.sort(rng.uniform(0, 8, rng.integers(0, 120)))
+        requests.append(Requests(name, float(rng.uniform(0.2, 4)), arrival_s, np.full(len(arrival_s), 0.5)))
+    weights = rng.choice([0.0, 0.5, 1.0, 1.0, 2.0], len(tenants)).tolist()
+    jitter = ServiceJitter(seed, 0.3) if rng.random() < 0.5 else None
+    return Case(requests, groups, weights, float(rng.choice([0.0, 0.05, 0.5])), jitter)
+
+
+def simulated(case: Case) -> tuple[list[Turn], list[list[float | None]]]:
+    by_lane: dict[str, list[Server]] = {}
+    for group in case.groups:
+        by_lane.setdefault(group.lane, []).append(group.server)
+    names = sorted(by_lane)
+    _, piece = advance(
+        case.requests,
+        PoolState.at_start(len(case.requests)),
+        [Lane(name, tuple(by_lane[name])) for name in names],
+        [ALWAYS] * len(case.requests),
+        INF,
+        case.jitter,
+        weights=case.weights,
+        turn_cost=case.turn_cost,
+    )
+    own = piece.batches
+    turns = zip(own.tenant_index.tolist(), own.rank.tolist(), own.begin_s.tolist(), own.end_s.tolist(), strict=True)
+    answers = [[None if math.isnan(at_s) else at_s for at_s in one.answer_s.tolist()] for one in piece.outcomes]
+    return [(case.requests[member].tenant, names[rank], *times_s) for member, rank, *times_s in turns], answers
+
+
+class Live:
+    """Queues and lanes whose workers answer after the time that they should take, or not at all."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.queues = {one.tenant: TenantQueue(one.tenant) for one in case.requests}
+        self.lanes = Lanes(self.queues, case.turn_cost)
+        self.lanes.worth = dict(zip(self.queues, case.weights, strict=True))
+        self.turns: list[Turn] = []
+        self.ends: dict[str, tuple[float, str, list[int]]] = {}
+        self._holders: dict[str, str] = {}
+        self._n_turns: Counter[str] = Counter()
+        self._seen = Counter[str]()
+
+    def at(self, now_s: float) -> None:
+        """Everything that happens at a moment."""
+        for worker in [worker for worker, (end_s, _, _) in self.ends.items() if end_s <= now_s]:
+            _, tenant, numbers = self.ends.pop(worker)
+            self.queues[tenant].answer(worker, numbers, [b""] * len(numbers), "", now_s)
+            self.queues[tenant].credit(worker, 1000)
+        for group in self.case.groups:
+            for worker in group.names:
+                if group.ready_s == now_s:
+                    self.queues[group.tenant].join(worker, group.latency, group.limit)
+                    self.queues[group.tenant].credit(worker, 1000)
+                    self.lanes.join(group.lane, group.tenant, worker)
+                if group.end_s <= now_s and group.ready_s <= now_s:
+                    self.queues[group.tenant].drain(worker)
+        for own in self.case.requests:
+            while (number := self._seen[own.tenant]) < len(own) and own.arrival_s[number] <= now_s:
+                self.queues[own.tenant].arrive(b"", number, own.arrival_s[number], own.deadline_s[number], b"", now_s)
+                self._seen[own.tenant] += 1
+        sizes: dict[tuple[str, str], dict[str, list[int]]] = {}
+        for worker, batch in self.lanes.hand_out(now_s):
+            lane, tenant, _ = worker.split("/")
+            sizes.setdefault((tenant, lane), {})[worker] = [request.number for request in batch]
+        for (tenant, lane), parts in sizes.items():
+            self._begin(tenant, lane, parts, now_s)
+
+    def _begin(self, tenant: str, lane: str, parts: Mapping[str, list[int]], now_s: float) -> None:
+        own = next(one for one in self.case.groups if (one.tenant, one.lane) == (tenant, lane))
+        is_first = self._holders.get(lane, tenant) == tenant
+        longer = 1.0 if is_first else 1.0 + self.case.turn_cost
+        takes_s = own.latency.at(max(map(len, parts.values())))
+        end_s = now_s + takes_s * factor(self.case.jitter, tenant, self._n_turns[tenant]) * longer
+        self._n_turns[tenant] += 1
+        self._holders[lane] = tenant
+        self.turns.append((tenant, lane, now_s, end_s))
+        self.ends |= {worker: (end_s, tenant, numbers) for worker, numbers in parts.items()}
+
+    def run(self) -> list[list[float | None]]:
+        due = {at_s for one in self.case.requests for at_s in one.arrival_s.tolist()}
+        due |= {at_s for group in self.case.groups for at_s in (group.ready_s, group.end_s)}
+        while due or self.ends:
+            now_s = min([*due, *(end_s for end_s, _, _ in self.ends.values())])
+            if now_s == INF:
+                break
+            due.discard(now_s)
+            self.at(now_s)
+            for queue in self.queues.values():
+                queue.check_integrity()
+        return [self._answers(one) for one in self.case.requests]
+
+    def _answers(self, own: Requests) -> list[float | None]:
+        resolved = self.queues[own.tenant].resolved()
+        answered = {one.request.number: one.at_s for one in resolved if one.status in (Status.IN_TIME, Status.LATE)}
+        return [answered.get(number) for number in range(len(own))]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_turns_and_drops_are_those_of_the_simulation(seed: int) -> None:
+    case = drawn(seed)
+    live, (turns, answers) = Live(case), simulated(case)
+    assert live.run() == answers
+    assert sorted(live.turns) == sorted(turns)
