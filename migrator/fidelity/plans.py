@@ -56,11 +56,21 @@ class Promise(Added):
 
 @dataclass(frozen=True, slots=True)
 class WindowFidelity:
-    """One window: its plan's status, and a promise for each tenant in order."""
+    """One window.
+
+    Attributes:
+        window: Its number.
+        status: Its plan's.
+        tenants: A promise for each in order.
+        pools: Who share instances, by name; a tenant that shares none alone.
+        use: By pool, how much of what serves it the forecast's arrivals take, in the mean over the window.
+    """
 
     window: int
     status: str
     tenants: tuple[Promise, ...]
+    pools: tuple[tuple[str, ...], ...]
+    use: tuple[float, ...]
 
     @property
     def total(self) -> Promise:
@@ -93,9 +103,20 @@ def measured(
                 _promise(setting, planned, index, finished[planned.window], log.of(Finished))
                 for index in range(len(setting.tenants))
             ),
+            tuple(tuple(planned.problem.tenant_names[m] for m in members) for members in planned.problem.partition),
+            _use(planned.problem, planned.plan),
         )
         for planned in promises.windows
     )
+
+
+def _use(problem: Problem, plan: MigPlan) -> tuple[float, ...]:
+    used = np.zeros((len(problem.partition), problem.n_steps))
+    for m, course in enumerate(courses(problem, plan)):
+        served_rps = course.serving @ problem.rates_rps(course.tenant)
+        used[problem.holder_of[m]] += course.tenant.arrivals_rps / np.maximum(served_rps, 1e-9)
+    # A step in which nothing serves is used up, no more.
+    return tuple(np.minimum(used, 2.0).mean(axis=1).tolist())
 
 
 class _Promises(View):

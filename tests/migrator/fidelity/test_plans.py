@@ -74,8 +74,13 @@ def small(**changes: object) -> Assembled:
     return assemble(validate_config(changed(SMALL, {"forecast.method": "known", **changes}), "small"), "small")
 
 
-def test_there_are_ten_configs() -> None:
-    assert len(HELD_TO_IT) == 10
+def test_there_are_eleven_configs_in_one_of_which_tenants_share() -> None:
+    assert len(HELD_TO_IT) == 11
+    sharing = {name for name in HELD_TO_IT if any(len(pool) > 1 for pool in windows_of(name)[0].pools)}
+    assert sharing == {"shared"}
+    for window in windows_of("shared"):
+        assert window.pools == (("vision", "scenes"), ("language",))
+        assert all(0.1 < use < 1.2 for use in window.use)
 
 
 @pytest.mark.parametrize("name", HELD_TO_IT)
