@@ -55,6 +55,11 @@ class Turns(Busy):
         own.unlink()
         return [b"clash"] * len(inputs) if clashes else answers
 
+    def load(self, weights: Path) -> None:
+        if any(self._folder.iterdir()):
+            raise WeightsError("somebody computes")
+        super().load(weights)
+
 
 class InMig(Echo):
     """Can be made only where the process was given a MIG device."""

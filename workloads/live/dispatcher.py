@@ -138,6 +138,7 @@ class _Dispatcher:
             tenant: TenantQueue(tenant, setup.origin_s, setup.queue_bytes) for tenant in dict.fromkeys(setup.tenants)
         }
         self._lanes = Lanes(self._queues, setup.turn_cost)
+        self._loads: dict[str, Order] = {}  # of those whose lane is not kept for them yet
         self._known: dict[str, _Known] = {}
         self._strangers: dict[str, float] = {}  # whose heart was heard first, and when
         self._watchers: set[bytes] = set()
@@ -230,6 +231,8 @@ class _Dispatcher:
                 message = Batch(tuple(one.number for one in batch), tuple(one.payload for one in batch))
                 if not self._send(self._workers, WORKER + name.encode(), message):
                     self._lose(name, "its connection is gone")
+        for name in self._lanes.kept():
+            self._pass_on(name, self._known[name], self._loads.pop(name))
         for queue in self._queues.values():
             self._answer_clients(queue)
 
@@ -293,6 +296,7 @@ class _Dispatcher:
                 queue.credit(name, message.credit)
             case Loaded():
                 queue.pause(name, paused=False)
+                self._lanes.release(name)
                 known.ready = Ready(known.ready.library_s, known.ready.model_s, known.ready.warm_up_s, message.version)
                 self._broadcast(message)
             case Goodbye():
@@ -346,6 +350,7 @@ class _Dispatcher:
         known = self._known.get(name)
         if known is None or known.state is State.GONE:
             return
+        self._loads.pop(name, None)
         self._lanes.leave(known.tenant, name)
         self._queues[known.tenant].leave(name, monotonic(), to_blame=to_blame)
         if known.process is not None:
@@ -397,7 +402,13 @@ class _Dispatcher:
 
     def _load(self, name: str, known: _Known, order: Order) -> None:
         self._queues[known.tenant].pause(name)
-        self._pass_on(name, known, order)
+        if not self._lanes.is_pooled(name):
+            self._pass_on(name, known, order)
+        elif name in self._loads:
+            self._loads[name] = order  # newer weights, before its lane was free
+        else:
+            self._loads[name] = order
+            self._lanes.keep(name)
 
     def _drain(self, name: str, known: _Known, order: Order) -> None:
         if known.state is State.STARTING:

@@ -6,12 +6,13 @@ explained; on a virtual clock both give the same batches and drop the same reque
 servers of their own: a tenant that has no others goes by :meth:`workloads.live.queues.TenantQueue.hand_out`.
 
 A lane is free once every batch in it is answered, or its worker is gone. So a worker that hangs holds its lane, though
-its requests wait for others meanwhile.
+its requests wait for others meanwhile. A worker that is to take new weights has its lane kept for it once it is free,
+and until they are loaded; that is nobody's turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workloads.live.queues import Held, Service, TenantQueue
@@ -25,6 +26,8 @@ class _Lane:
     is_pools: bool  # not one worker's own
     workers: dict[str, list[str]] = field(default_factory=dict)  # by tenant
     holder: str | None = None  # whose turn was last
+    kept_for: list[str] = field(default_factory=list)  # workers that are to have it before the next turn
+    is_kept: bool = False  # the first of them has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Lanes:
         own[tenant].remove(worker)
         if not own[tenant]:
             del own[tenant]
+        while worker in self._lanes[name].kept_for:
+            self._release(self._lanes[name], worker)
         if not own:
             del self._lanes[name]
         self._groups = self._connected()
@@ -79,6 +84,31 @@ class Lanes:
     def is_pooled(self, worker: str) -> bool:
         """Whether others may wait for the worker's lane."""
         return self._lanes[self._lane_of[worker]].is_pools
+
+    def keep(self, worker: str) -> None:
+        """Let no turn begin in the worker's lane before it was :meth:`release`-d."""
+        self._lanes[self._lane_of[worker]].kept_for.append(worker)
+
+    def kept(self) -> list[str]:
+        """Those for whom a lane is kept from now on, as it is free."""
+        found = list[str]()
+        for lane in self._lanes.values():
+            if lane.kept_for and not lane.is_kept and not self._is_busy(lane):
+                lane.is_kept = True
+                found.append(lane.kept_for[0])
+        return found
+
+    def release(self, worker: str) -> None:
+        """Keep the worker's lane for it no longer, if it was."""
+        self._release(self._lanes[self._lane_of[worker]], worker)
+
+    def _release(self, lane: _Lane, worker: str) -> None:
+        if worker in lane.kept_for:
+            lane.is_kept = lane.is_kept and lane.kept_for[0] != worker
+            lane.kept_for.remove(worker)
+
+    def _is_busy(self, lane: _Lane) -> bool:
+        return any(self._queues[tenant].has_batch(own) for tenant, own in lane.workers.items())
 
     def hand_out(self, now_s: float) -> list[Given]:
         """Drop what is too late, and give idle workers their batches; who got what."""
@@ -107,7 +137,7 @@ class Lanes:
         for tenant in tenants:
             self._queues[tenant].drop_expired(now_s)
         while any(self._queues[tenant].n_waiting for tenant in tenants):
-            floor = _Floor(self._lanes, self._queues, self.worth, tenants, self._turn_cost)
+            floor = _Floor(self._lanes, self._queues, self.worth, tenants, self._turn_cost, self._is_busy)
             turns = [turn for tenant in tenants if (turn := floor.turn_of(tenant, now_s)) is not None]
             # Of equal deadlines the first tenant's: sorting keeps the order.
             urgent = next((one for one in sorted(turns, key=lambda one: one.due_s) if floor.may_go(one, now_s)), None)
@@ -129,6 +159,7 @@ class _Floor:
         worth: Mapping[str, float],
         tenants: Sequence[str],
         turn_cost: float,
+        is_busy: Callable[[_Lane], bool],
     ) -> None:
         self._lanes = {
             name: lane for name, lane in sorted(lanes.items()) if not lane.workers.keys().isdisjoint(tenants)
@@ -138,16 +169,13 @@ class _Floor:
         for name, lane in self._lanes.items():
             services = ((tenant, queues[tenant].service(workers)) for tenant, workers in lane.workers.items())
             self._services[name] = {tenant: service for tenant, service in services if service is not None}
-        self._idle = [name for name, lane in self._lanes.items() if self._is_idle(lane)]
+        self._idle = [name for name, lane in self._lanes.items() if not (lane.kept_for or is_busy(lane))]
         rates_rps: dict[str, list[float]] = {tenant: [] for tenant in tenants}
         for services_here in self._services.values():
             for tenant, service in services_here.items():
                 rates_rps[tenant].append(service.rate_rps)
         self._all_rps = {tenant: sum(own) for tenant, own in rates_rps.items()}
         self._worth = {tenant: worth[tenant] * max(own, default=0.0) for tenant, own in rates_rps.items()}
-
-    def _is_idle(self, lane: _Lane) -> bool:
-        return not any(self._queues[tenant].has_batch(own) for tenant, own in lane.workers.items())
 
     def turn_of(self, tenant: str, now_s: float) -> _Turn | None:
         """The tenant's turn on the idle lane on which it would take least, once what is hopeless there is dropped."""

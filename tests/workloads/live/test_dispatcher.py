@@ -368,6 +368,24 @@ def test_in_a_lane_one_tenant_computes_at_a_time_with_all_its_processes_and_all_
     }
 
 
+def test_new_weights_wait_for_the_lane_s_batch_and_the_lane_for_them(site: Site, tmp_path: Path) -> None:
+    site.dispatcher("vision", "sound")
+    (tmp_path / "lane").mkdir()
+    (tmp_path / "new").write_bytes(b"new ")
+    for name, tenant in (("x/a", "vision"), ("x/b", "sound")):
+        options = {"folder": str(tmp_path / "lane"), "tenant": tenant, "batch_s": 0.05}
+        site.worker(name, "Turns", tenant=tenant, lane="x", options=options, batch_limit=1, sample_bytes=None)
+        site.heard(Changed, becomes(name, State.SERVING))
+    site.ask(b"one", b"two", b"three")
+    site.heard(Heartbeat, lambda beat: beat.worker == "x/a" and beat.batches > 0)
+    site.ask(*TWENTY)
+    site.order(Load("x/b", str(tmp_path / "new"), "1"))
+    assert site.heard(Loaded).error == ""
+    site.ask(b"four", tenant="sound")
+    assert {one.status for one in site.answers()} == {Status.IN_TIME}
+    assert site.answers()[-1].payload == b"new four"
+
+
 def in_a_lane(site: Site) -> subprocess.Popen[str]:
     """A worker that has a batch and will not answer it, in a lane with another tenant's, whose request waits."""
     hanging = site.worker("x/a", "Hangs", lane="x")
@@ -402,7 +420,7 @@ def test_a_worker_that_is_not_heard_in_a_lane_is_killed_and_the_others_go_on(sit
 def test_a_worker_that_dies_in_a_lane_frees_it(site: Site) -> None:
     site.dispatcher("vision", "sound", hang_s=PATIENCE_S)
     in_a_lane(site).kill()
-    assert site.heard(Changed, becomes("x/a", State.GONE)).reason == "its process is gone"
+    assert site.heard(Changed, becomes("x/a", State.GONE)).reason in ("its process is gone", "its connection is gone")
     site.worker("c")
     assert statuses(site) == {Status.IN_TIME: 2}
 

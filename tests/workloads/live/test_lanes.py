@@ -176,3 +176,53 @@ def test_turns_and_drops_are_those_of_the_simulation(seed: int) -> None:
     live, (turns, answers) = Live(case), simulated(case)
     assert live.run() == answers
     assert sorted(live.turns) == sorted(turns)
+
+
+# --- what only real workers do
+
+
+def lanes_of(*workers: str) -> Lanes:
+    """Idle workers ``lane/tenant``, of batches of one, and a request of each tenant that waits."""
+    tenants = dict.fromkeys(worker.split("/")[1] for worker in workers)
+    queues = {tenant: TenantQueue(tenant) for tenant in tenants}
+    lanes = Lanes(queues)
+    for worker in workers:
+        lane, tenant = worker.split("/")
+        queues[tenant].join(worker, FLAT, 1)
+        queues[tenant].credit(worker, 1)
+        lanes.join(lane, tenant, worker)
+    for number, queue in enumerate(queues.values()):
+        queue.arrive(b"", number, 0.0, 90.0 + number, b"", 0.0)
+    return lanes
+
+
+def test_a_lane_is_kept_for_new_weights_once_it_is_free_and_until_they_are_loaded() -> None:
+    lanes = lanes_of("x/a", "x/b", "x/c")
+    ((worker, _),) = lanes.hand_out(1.0)
+    assert worker == "x/a"
+    lanes.keep("x/b")
+    lanes.keep("x/c")
+    assert (lanes.kept(), lanes.hand_out(2.0)) == ([], [])
+    lanes.leave("a", "x/a")
+    assert (lanes.kept(), lanes.kept(), lanes.hand_out(3.0)) == (["x/b"], [], [])
+    lanes.release("x/b")
+    assert (lanes.kept(), lanes.hand_out(4.0)) == (["x/c"], [])
+    lanes.leave("c", "x/c")  # it died over it
+    assert "x/b" in [worker for worker, _ in lanes.hand_out(5.0)]
+
+
+def test_a_lane_is_kept_twice_for_who_is_asked_twice() -> None:
+    lanes = lanes_of("x/a", "x/b")
+    lanes.keep("x/b")
+    assert lanes.kept() == ["x/b"]
+    lanes.keep("x/b")
+    lanes.release("x/b")
+    assert (lanes.hand_out(1.0), lanes.kept()) == ([], ["x/b"])
+    lanes.release("x/b")
+    assert [worker for worker, _ in lanes.hand_out(2.0)] == ["x/a"]
+
+
+def test_a_lane_is_no_worker_s_name() -> None:
+    lanes = lanes_of("x/a")
+    with pytest.raises(ValueError, match="worker x: x is a lane and a worker"):
+        lanes.join("", "a", "x")
