@@ -13,11 +13,12 @@ COMPILE := @$(BIN)/python -W ignore -m compileall -qq -j 0 -x '/tests/'
 # Tests start hundreds of processes: each would compile our sources anew where somebody has set this.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-live test test-long test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
+.PHONY: help demo demo-live demo-share test test-long test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
+	@echo "make demo-share   the same with two models that take turns in shared instances, then the same requests simulated: five minutes"
 	@echo "make test    set up, then run the tests"
 	@echo "make test-long    more seeds of what make test has, with its problems that take the oracles long"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
@@ -79,6 +80,15 @@ demo-live: $(LIVE)
 	@rm -f runs/live-cpu-profiles.csv
 	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/live-cpu-profiles.csv
 	@$(BIN)/migrator run configs/live-cpu.yaml --set profiles=$(CURDIR)/runs/live-cpu-profiles.csv
+
+# Ends with what the simulation makes of the same requests.
+demo-share: $(LIVE)
+	@mkdir -p runs
+	@rm -f runs/share-cpu-profiles.csv
+	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/share-cpu-profiles.csv
+	@run=runs/share-cpu; n=1; while [ -e $$run ]; do n=$$((n + 1)); run=runs/share-cpu-$$n; done; \
+		$(BIN)/migrator run configs/share-cpu.yaml --set profiles=$(CURDIR)/runs/share-cpu-profiles.csv --out $$run \
+		&& $(BIN)/migrator verify $$run && $(BIN)/migrator fidelity $$run
 
 # Live runs mostly wait, each with 0.7 cores at most: two go side by side.
 test-live: $(LIVE)

@@ -26,7 +26,7 @@ def init_command(
     example: Annotated[
         str,
         typer.Argument(
-            help="quickstart, twenty, w1 to w16 (the paper's), live-cpu, live-gpu, my-traces, or problem (a file)."
+            help="quickstart, twenty, w1 to w16 (the paper's), live-cpu, share-cpu, live-gpu, my-traces, or problem."
         ),
     ] = "quickstart",
     folder: Annotated[Path, typer.Argument(callback=nameable, help="Where to; made if it is not there.")] = Path(),
@@ -63,11 +63,19 @@ def init_command(
 
 def examples() -> dict[str, tuple[Path, ...]]:
     """By name, the files of each example, the one to begin with first: ``quickstart``, ``w1`` …, ``my-traces``."""
-    named = sorted(CONFIGS.glob("*.yaml"), key=lambda path: (path.stem.startswith("live"), *_by_number(path.stem)))
-    configs = {path.stem: (path, *sorted(CONFIGS.glob(f"{path.stem}-*.csv"))) for path in named}
+    named = sorted(
+        CONFIGS.glob("*.yaml"), key=lambda path: (path.stem.endswith(("cpu", "gpu")), *_by_number(path.stem))
+    )
+    configs = {path.stem: (path, *_profiles_of(path)) for path in named}
     traces = CONFIGS / TRACES / f"{TRACES}.yaml"
     beside = sorted(path for path in traces.parent.iterdir() if path != traces)
     return {**configs, TRACES: (traces, *beside), PROBLEM: (CONFIGS / f"{PROBLEM}.json",)}
+
+
+def _profiles_of(config: Path) -> list[Path]:
+    """The service profiles beside a config that it names."""
+    lines = config.read_text("utf-8").splitlines()
+    return [config.parent / line.split()[1] for line in lines if line.startswith("profiles:")]
 
 
 def _by_number(name: str) -> tuple[str, int]:

@@ -775,18 +775,23 @@ class Applier:
     def _start(self, live: Live, owner: Owner, n_at_once: int) -> float:
         """Start a tenant's worker in the instance; when it is ready if that takes as long as planned."""
         tenant = self._tenants[owner.tenant]
-        self._workers.start(live.instance_id, live.gpu_instance, owner, n_at_once, live.training)
+        joint = self._joint_point(live, owner.tenant) if live.is_shared else None
+        self._workers.start(live.instance_id, live.gpu_instance, owner, n_at_once, live.training, joint)
         start_up = tenant.worker_start if live.is_inference else tenant.trainer_start
         return self._clock.now_s + start_up.planned_s(n_at_once)
 
     def _servers_of(self, worker: Worker, live: Live, ready_s: float) -> tuple[Server, ...]:
         """What serves the worker's tenant in the instance: one server for each process, or its turns in a pool's."""
-        name, profile = worker.owner.tenant, live.placement.profile.name
+        name = worker.owner.tenant
         if live.is_shared:
-            point = self._joint_servings(live.owner.members)[profile][name]
+            point = self._joint_point(live, name)
             latency, limit = point.latency.of_processes(point.processes, point.batch), point.processes * point.batch
             return (Server(name, f"{live.instance_id}/{name}", ready_s, NEVER_S, latency, limit),)
         return _servers_of(self._tenants[name], live, ready_s)
+
+    def _joint_point(self, live: Live, tenant: str) -> OperatingPoint:
+        """How the tenant is served in the pool's instance."""
+        return self._joint_servings(live.owner.members)[live.placement.profile.name][tenant]
 
 
 class _Doing(Users):

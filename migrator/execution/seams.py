@@ -22,6 +22,7 @@ from migrator.execution.planning import PlannedWindow
 from migrator.log.records import Cause, Record, Wall
 from migrator.log.trouble import Blind
 from planner.problem import Owner
+from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests
 from workloads.training import FULL
 
@@ -82,10 +83,18 @@ class Workers(Protocol):
     All processes of one tenant in an instance are a worker. In an instance of a pool each member has one.
     """
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
+    def start(
+        self,
+        instance_id: str,
+        instance: GpuInstance,
+        owner: Owner,
+        n_at_once: int,
+        training: Training,
+        joint: OperatingPoint | None = None,
+    ) -> None:
         """Start a worker now, as one of ``n_at_once`` that start together; one that retrains, like this.
 
-        ``owner`` is one tenant's task, also in an instance of a pool.
+        ``owner`` is one tenant's task, also in an instance of a pool; ``joint`` is how it is served in such a one.
         """
 
     def drain(self, instance_id: str, tenant: str) -> float:

@@ -35,6 +35,7 @@ from planner.policies.policy import AnyPolicy, Policy
 from planner.policies.shares import SharePolicy
 from planner.policies.turns import TurnPolicy
 from planner.problem import Owner, Task
+from workloads.profiles.operating_point import OperatingPoint
 from workloads.tenants import Tenant
 
 _WORKERS_STREAM = 1
@@ -71,7 +72,13 @@ class SimWorkers:
         self._n_happenings = 0
 
     def start(
-        self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
+        self,
+        instance_id: str,
+        instance: GpuInstance,
+        owner: Owner,
+        n_at_once: int,
+        training: Training = FULLY,
+        joint: OperatingPoint | None = None,  # noqa: ARG002 - who serves is the queues' business
     ) -> None:
         """Start a worker; from now on the instance cannot be destroyed under it."""
         client = self._clients[instance_id, owner.tenant] = instance.gi_id, str(owner)

@@ -307,11 +307,11 @@ BAD_POOLS = [
     ),
     (
         {
-            "sharing.pools": [["vision", "language"]],
+            "sharing.pools": "auto",
             "gpu.backend": "nvml",
             **{f"tenants.{place}.learning": {"benchmark": "digits"} for place in (0, 1)},
         },
-        "sharing.pools: a live run has no pools",
+        "sharing.pools: a live run's pools stay as they are; off, or a list of pools, is needed",
     ),
 ]
 

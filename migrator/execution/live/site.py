@@ -44,6 +44,7 @@ from workloads.live.messages import (
     Order,
     ToController,
     Watch,
+    Worth,
 )
 from workloads.live.process import command
 from workloads.live.wire import CONTROLLER, WORKERS, Peer, private_folder
@@ -243,23 +244,24 @@ class Site:
         write_streams(self._requests, streams)
         self.outcomes.open("xb").close()
 
-    def open(self, clock: LiveClock, tenants: Sequence[str], door: str | None = None) -> None:
+    def open(self, clock: LiveClock, tenants: Sequence[str], door: str | None = None, turn_cost: float = 0.0) -> None:
         """Begin to take requests, and to send them when the clock says so.
 
-        ``door`` is the JSON of a :class:`workloads.live.front_door.Setup`, where clients from outside may ask, too.
+        ``door`` is the JSON of a :class:`workloads.live.front_door.Setup`, where clients from outside may ask, too;
+        ``turn_cost`` is what a turn in a shared lane costs.
         """
         self._clock, self._door_setup = clock, door
         self._poller.register(clock.woken, zmq.POLLIN)
         self._peer = Peer(self.folder, WORKERS, CONTROLLER, TO_CONTROLLER)
         self._peer.watched_by(self._poller)
         self._peer.send(Watch())
-        setup = dispatcher.Setup(self.folder, tuple(tenants), clock.origin_s)
+        setup = dispatcher.Setup(self.folder, tuple(tenants), clock.origin_s, turn_cost=turn_cost)
         self._dispatcher = self._start("workloads.live.dispatcher", as_text(setup))
         files = str(self._requests), repr(clock.origin_s), str(self.outcomes)
         self._generator = self._start("workloads.live.generator", str(self.folder), *files)
 
-    def order(self, order: Order) -> None:
-        """Tell the dispatcher what a worker is to do."""
+    def order(self, order: Order | Worth) -> None:
+        """Tell the dispatcher what a worker is to do, or what a tenant's answers are worth."""
         assert self._peer is not None
         self._peer.send(order)
 

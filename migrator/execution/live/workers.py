@@ -1,9 +1,10 @@
 """The worker processes of a live run, as the loop's ``Workers``: forked when they are started, drained when they stop.
 
-A worker loads outside its instance and enters it when it is warm. One that dies, hangs or falls silent has failed,
-whatever it was doing; the dispatcher gives its requests to others. A retraining has finished when its weights answer,
-not when it has written them: workers take them over one after the other, between two batches. One that failed and has
-left a better checkpoint is told when that is served.
+A worker loads outside its instance and enters it when it is warm. In an instance of a pool each member has a worker of
+its own, whose processes take turns with the others' in one lane of the dispatcher. One that dies, hangs or falls silent
+has failed, whatever it was doing; the dispatcher gives its requests to others. A retraining has finished when its
+weights answer, not when it has written them: workers take them over one after the other, between two batches. One that
+failed and has left a better checkpoint is told when that is served.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from workloads.learning.course import Checkpoint, CourseFile, Started
 from workloads.learning.course import Failed as Broken
 from workloads.learning.course import Finished as Learned
 from workloads.live import worker
-from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, NotDone, Serve, State
+from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, NotDone, Serve, State, Worth
+from workloads.profiles.operating_point import OperatingPoint
 from workloads.tenants import Tenant
 
 LEAVING_S = 3.0
@@ -58,6 +60,8 @@ class _Group:
     """The processes in one instance, of one worker in the loop's eyes.
 
     Attributes:
+        point: How its tenant is served there.
+        lane: That of a pool's instance.
         trainer: The retraining, where it is one; else ``servers`` answer requests.
         is_leaving: They were told to, or have failed: what becomes of them is no news.
     """
@@ -66,9 +70,16 @@ class _Group:
     gi_uuid: str
     profile: str
     tenant: str
+    point: OperatingPoint
+    lane: str = ""
     servers: dict[str, _Server] = field(default_factory=dict)
     trainer: _Trainer | None = None
     is_leaving: bool = False
+
+    @property
+    def member(self) -> str | None:
+        """The tenant, where others have workers in the instance, too."""
+        return self.tenant if self.lane else None
 
 
 @dataclass
@@ -132,7 +143,8 @@ class LiveWorkers:
         """``entries`` are the models of the catalogue, or ``module:callable``, by tenant; ``run`` is the run's."""
         self._site, self._gpu, self._clock, self._models = site, gpu, clock, models
         self._tenants, self._entries, self._window_s, self._run = tenants, entries, window_s, run
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[tuple[str, str], _Group] = {}  # by instance and tenant
+        self._worth: dict[str, float] = {}  # as the dispatcher was told
         self._of: dict[str, _Group] = {}  # by the name of a process
         self._swaps: list[_Swap] = []
         self._news: list[tuple[float, int, Happening]] = []
@@ -148,35 +160,39 @@ class LiveWorkers:
         owner: Owner,
         n_at_once: int,  # noqa: ARG002
         training: Training = FULLY,
+        joint: OperatingPoint | None = None,
     ) -> None:
         """Fork the owner's processes; they enter the instance when they are warm."""
         profile = instance.placement.profile.name
-        group = _Group(instance_id, instance.uuid, profile, owner.tenant)
-        self._groups[instance_id] = group
+        point = joint or self._tenants[owner.tenant].operating_points[profile]
+        group = _Group(instance_id, instance.uuid, profile, owner.tenant, point, instance_id if joint else "")
+        self._groups[instance_id, owner.tenant] = group
         if owner.task is Task.RETRAINING:
             self._start_trainer(group, training.option)
             return
-        for process in range(self._tenants[owner.tenant].operating_points[profile].processes):
+        if group.lane:
+            self._tell_worth(owner.tenant)
+        for process in range(point.processes):
             self._start_server(group, process)
             if group.is_leaving:
                 return  # nothing can get into the instance, and that is told
 
-    def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002 - live runs have no pools
+    def drain(self, instance_id: str, tenant: str) -> float:
         """They take no further batch; when they should be gone."""
-        group = self._groups[instance_id]
+        group = self._groups[instance_id, tenant]
         batch_s = self._dismiss(group)
         return self._clock.now_s + batch_s
 
-    def stop(self, instance_id: str, tenant: str) -> Failed | None:  # noqa: ARG002 - live runs have no pools
+    def stop(self, instance_id: str, tenant: str) -> Failed | None:
         """End the processes; how they failed, if they had by now and unheard."""
-        group = self._groups.pop(instance_id)
+        group = self._groups.pop((instance_id, tenant))
         self._take(self._site.received(-math.inf))
         for swap in self._swaps:
             if swap.group is group and (failure := _failure(swap, "is being loaded")) is not None:
                 self._fail(group, swap.at_s, failure)
         self._dismiss(group)
-        unheard = [happening for _, _, happening in sorted(self._news) if happening.instance_id == instance_id]
-        self._news = [item for item in self._news if item[2].instance_id != instance_id]
+        unheard = [happening for _, _, happening in sorted(self._news) if _is_of(happening, group)]
+        self._news = [item for item in self._news if not _is_of(item[2], group)]
         return next((happening for happening in unheard if isinstance(happening, Failed)), None)
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
@@ -195,13 +211,14 @@ class LiveWorkers:
     # --- starting and leaving
 
     def _start_server(self, group: _Group, process: int) -> None:
-        tenant = self._tenants[group.tenant]
-        point, served = tenant.operating_points[group.profile], self._models.served(group.tenant)
-        name = self._name(f"{group.instance_id}/{process}")
+        point, served = group.point, self._models.served(group.tenant)
+        of_member = f"{group.tenant}/" if group.lane else ""
+        name = self._name(f"{group.instance_id}/{of_member}{process}")
         setup = worker.Setup(
             folder=self._site.folder,
             worker=name,
             tenant=group.tenant,
+            lane=group.lane,
             model=self._entries[group.tenant],
             batch_limit=point.batch,
             batches=point.latency.batches,
@@ -251,7 +268,7 @@ class LiveWorkers:
         if group.trainer is not None:
             self._site.zygote.stop(group.trainer.name, LEAVING_S)
             return EXIT_S
-        return self._tenants[group.tenant].operating_points[group.profile].batch_latency_s + EXIT_S
+        return group.point.batch_latency_s + EXIT_S
 
     def _fail(self, group: _Group, at_s: float, reason: str) -> None:
         """The group's processes end, and the loop is told once."""
@@ -260,7 +277,7 @@ class LiveWorkers:
         group.is_leaving = True
         for name in [*group.servers, *([group.trainer.name] if group.trainer else [])]:
             self._site.zygote.stop(name, 0.0)
-        self._tell(Failed(min(at_s, self._clock.now_s), group.instance_id, reason))
+        self._tell(Failed(min(at_s, self._clock.now_s), group.instance_id, reason, group.member))
 
     def _tell(self, happening: Happening) -> None:
         self._n_news += 1
@@ -322,7 +339,7 @@ class LiveWorkers:
                 if all(one.state is State.SERVING for one in group.servers.values()) and not group.is_leaving:
                     servers = group.servers.values()
                     library_s, model_s = max(one.library_s for one in servers), max(one.model_s for one in servers)
-                    self._tell(Ready(at_s, group.instance_id, library_s, model_s))
+                    self._tell(Ready(at_s, group.instance_id, library_s, model_s, group.member))
             case State.GONE:
                 self._forget(changed.worker)
                 self._fail(group, at_s, changed.reason or "it has left")
@@ -409,8 +426,20 @@ class LiveWorkers:
             self._swaps.remove(older)
             self._end(older, "is served no more" if older.swap_s else "was overtaken by newer weights")
         before, served = self._models.served(group.tenant), Served(file, version, accuracy)
-        self._models.serve(group.tenant, served)
+        self._serve(group.tenant, served)
         self._swaps.append(_Swap(group, served, before, at_s))
+
+    def _serve(self, tenant: str, served: Served) -> None:
+        self._models.serve(tenant, served)
+        if tenant in self._worth:
+            self._tell_worth(tenant)
+
+    def _tell_worth(self, tenant: str) -> None:
+        """Tell the dispatcher what the tenant's answers are worth, whose lane others want."""
+        worth = self._tenants[tenant].weight * self._models.served(tenant).accuracy
+        if self._worth.get(tenant) != worth:
+            self._worth[tenant] = worth
+            self._site.order(Worth(tenant, worth))
 
     def _serving(self, tenant: str, version: str) -> list[str]:
         """The tenant's workers that are warm or serve, and have other weights."""
@@ -456,7 +485,7 @@ class LiveWorkers:
             self._fail(group, self._clock.now_s, f"cannot load its weights: {loaded.error}")
         else:  # nobody has them: the old ones stay
             self._swaps.remove(swap)
-            self._models.serve(group.tenant, swap.before)
+            self._serve(group.tenant, swap.before)
             failure = _failure(swap, f"cannot be loaded: {loaded.error}")
             self._fail(swap.group, self._clock.now_s, failure or f"its weights cannot be loaded: {loaded.error}")
 
@@ -486,6 +515,11 @@ class LiveWorkers:
             ),
         }
         self._tell(Finished(self._clock.now_s, swap.group.instance_id, facts))
+
+
+def _is_of(happening: Happening, group: _Group) -> bool:
+    tenant = happening.tenant if isinstance(happening, Ready | Failed) else None
+    return happening.instance_id == group.instance_id and tenant in (None, group.tenant)
 
 
 def _reason(broken: Broken) -> str:

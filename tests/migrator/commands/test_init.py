@@ -39,11 +39,12 @@ def test_twenty_is_more_than_a_gpu_has_instances_for(call: Call) -> None:
     assert (code, "tenants: 20 given" in err, Path("runs").exists()) == (3, True, False)
 
 
-def test_a_live_example_comes_with_its_service_profiles(call: Call) -> None:
-    assert call("init", "live-cpu")[0] == 0
-    config = read_config(Path("live-cpu.yaml"))
-    setting, _ = assemble(config, "live-cpu.yaml")
-    assert config.is_live
+@pytest.mark.parametrize(("name", "is_pooled"), [("live-cpu", False), ("share-cpu", True)])
+def test_a_live_example_comes_with_its_service_profiles(call: Call, name: str, is_pooled: bool) -> None:
+    assert call("init", name)[0] == 0
+    config = read_config(Path(f"{name}.yaml"))
+    setting, _ = assemble(config, f"{name}.yaml")
+    assert (config.is_live, config.sharing.may_pool) == (True, is_pooled)
     assert all(tenant.retraining_time_s for tenant in setting.tenants)
 
 

@@ -59,8 +59,10 @@ class SilentWorkers:
         self.running: dict[tuple[str, str], tuple[int, Owner]] = {}
         self.starts: list[tuple[float, str, int]] = []
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
-        del training
+    def start(
+        self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training, joint: object
+    ) -> None:
+        del training, joint
         self._gpu.attach(instance.gi_id, str(owner))
         self.running[instance_id, owner.tenant] = (instance.gi_id, owner)
         self.starts.append((self._clock.now_s, str(owner), n_at_once))

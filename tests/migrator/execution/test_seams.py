@@ -43,6 +43,7 @@ from planner.policies.registry import POLICIES, policy_of
 from planner.problem import Owner, Task
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.asking import ask, once_after
+from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.tally import Totals
 from workloads.traffic.scaling import Arrivals
 
@@ -91,8 +92,10 @@ class DrawingWorkers:
         self._clients: dict[str, tuple[int, Owner, bool]] = {}
         self._tick = round(clock.now_s / TICK_S)
 
-    def start(self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training) -> None:
-        del n_at_once, training
+    def start(
+        self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training, joint: object
+    ) -> None:
+        del n_at_once, training, joint
         self._gpu.attach(instance.gi_id, str(owner))
         self._clients[instance_id] = (instance.gi_id, owner, False)
 
@@ -219,10 +222,16 @@ class FaultyWorkers(SimWorkers):
         self._fault, self._n = fault, 0
 
     def start(
-        self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training = FULLY
+        self,
+        instance_id: str,
+        instance: GpuInstance,
+        owner: Owner,
+        n_at_once: int,
+        training: Training = FULLY,
+        joint: OperatingPoint | None = None,
     ) -> None:
         others, self._to_come = self._to_come, []
-        super().start(instance_id, instance, owner, n_at_once, training)
+        super().start(instance_id, instance, owner, n_at_once, training, joint)
         own, self._to_come = [item[2] for item in sorted(self._to_come)], sorted(others)
         self._n += 1
         for happening in self._fault(owner, self._n, own):

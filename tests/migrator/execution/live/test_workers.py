@@ -14,13 +14,16 @@ import pytest
 from executor.catalogue import gpu_model
 from executor.errors import InstanceNotFoundError
 from executor.gpu import GpuInstance
+from executor.messages import value_in
 from executor.zygote import Exited, Forked, Reached
 from migrator.execution.changes import FULLY, Training
 from migrator.execution.seams import Failed, Finished, Ready
 from planner.problem import Owner, Task
 from workloads.learning import course
-from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, Serve, State
+from workloads.live import worker
+from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, Serve, State, Worth
 from workloads.profiles.latency import LatencyCurve
+from workloads.profiles.operating_point import OperatingPoint
 
 pytest.importorskip("zmq")
 
@@ -123,8 +126,8 @@ class Stage:
         point = SimpleNamespace(
             batch=4, processes=processes, latency=LatencyCurve((1, 4), (0.01, 0.02)), batch_latency_s=0.02
         )
-        tenants = {"a": SimpleNamespace(operating_points={"1c": point})}
-        parts: tuple[Any, ...] = self.site, self.gpu, self.clock, self.models, tenants, {"a": "mlp"}
+        tenants = {name: SimpleNamespace(operating_points={"1c": point}, weight=0.5) for name in ("a", "b")}
+        parts: tuple[Any, ...] = self.site, self.gpu, self.clock, self.models, tenants, {"a": "mlp", "b": "mlp"}
         self.workers = LiveWorkers(*parts, 60.0, folder)
 
     def start(self, instance_id: str = "1c@0#1", owner: Owner = SERVING, training: Training = FULLY) -> list[str]:
@@ -133,6 +136,15 @@ class Stage:
         instance = GpuInstance(1, GPU.placement("1c@0"), f"uuid-{instance_id}")
         self.workers.start(instance_id, instance, owner, 1, training)
         return [name for name in self.site.zygote.started if name not in before]
+
+    def start_member(self, tenant: str) -> str:
+        """The name of the process of a member of the pool of both tenants."""
+        before = set(self.site.zygote.started)
+        instance = GpuInstance(1, GPU.placement("1c@0"), "uuid")
+        joint = OperatingPoint("1c", 2, 1, 100.0, 0.015, LatencyCurve((1, 2), (0.01, 0.015)))
+        self.workers.start("1c@0#1", instance, Owner(tenant, Task.INFERENCE), 2, FULLY, joint)
+        (name,) = set(self.site.zygote.started) - before
+        return name
 
     def happens(self, *events: object) -> list[Any]:
         """What the loop is told after these events."""
@@ -173,6 +185,42 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
+
+
+# --- in an instance of a pool
+
+
+def test_each_member_of_a_pool_has_a_worker_in_its_lane_that_is_ready_fails_and_stops_by_itself(stage: Stage) -> None:
+    a, b = stage.start_member("a"), stage.start_member("b")
+    for name, tenant in ((a, "a"), (b, "b")):
+        setup = value_in(stage.site.zygote.started[name][1]["setup"], worker.Setup)
+        assert (setup.tenant, setup.lane, setup.batch_limit) == (tenant, "1c@0#1", 2)
+        assert name.startswith(f"1c@0#1/{tenant}/")
+        stage.becomes(name, State.WARM)
+    assert stage.becomes(b, State.SERVING) == [Ready(70.0, "1c@0#1", 0.5, 1.25, "b")]
+    assert stage.becomes(a, State.SERVING) == [Ready(70.0, "1c@0#1", 0.5, 1.25, "a")]
+    # A dead member is no other's failure, and starts again beside it.
+    assert stage.happens(stage.exited(a)) == [Failed(70.0, "1c@0#1", stage.exited(a).reason, "a")]
+    again = stage.start_member("a")
+    assert (again != a, b in stage.site.zygote.stopped) == (True, False)
+    stage.site.coming.append(stage.exited(b, code=1, error="it broke"))
+    assert stage.workers.stop("1c@0#1", "a") is None
+    failure = stage.workers.stop("1c@0#1", "b")
+    assert failure is not None
+    assert failure.tenant == "b"
+
+
+def test_the_dispatcher_is_told_what_a_member_s_answers_are_worth_when_that_changes(stage: Stage) -> None:
+    name = stage.start_member("a")
+    stage.becomes(name, State.WARM)
+    stage.becomes(name, State.SERVING)
+    assert [order for order in stage.site.orders if isinstance(order, Worth)] == [Worth("a", 0.2)]
+    stage.site.orders.clear()
+    trainer = stage.training()
+    stage.tells(trainer, STARTED, DONE)
+    assert [order for order in stage.site.orders if isinstance(order, Worth)] == [Worth("a", 0.45)]
+    stage.happens(Loaded(name, "first", 0.1, "it does not fit"))  # the old ones stay
+    assert stage.site.orders[-1] == Worth("a", 0.2)
 
 
 # --- serving
