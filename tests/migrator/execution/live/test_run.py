@@ -276,8 +276,9 @@ def said_until(process: subprocess.Popen[str], what: str) -> list[str]:
     return said
 
 
-def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site) -> None:
-    process = site.run()
+@pytest.mark.parametrize("pools", ["off", "[[turned, grown]]"])
+def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site, pools: str) -> None:
+    process = site.run("--set", f"sharing.pools={pools}")
     site.until("change")
     killed: set[int] = set()
     until_s = monotonic() + 1.5 * WINDOW_S
@@ -294,6 +295,9 @@ def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site) -> None:
     assert len(killed) > 3
     assert site.log.of(recorded.Failed)
     accounted(site)
+    held = {instance.tenant for change in site.log.of(recorded.Change) for instance in change.started}
+    assert (("turned", "grown") in held) == (pools != "off")
+    assert finished(site.start("verify", "run")).count("is valid") >= 2
 
 
 def test_a_killed_controller_leaves_nothing_and_its_run_is_resumed(site: Site) -> None:
