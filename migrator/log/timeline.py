@@ -95,9 +95,15 @@ class Course:
 
 
 def n_seconds(log: ReadLog) -> int:
-    """Whole seconds from the run's begin to the end of its last settled window, or of what the log tells beyond it."""
-    settled_s = (1 + max(log.settled, default=-1)) * round(log.header.window_s)
-    return max(settled_s, min(math.ceil(log.entries[-1].at_s), round(log.header.windows * log.header.window_s)), 1)
+    """Whole seconds from the run's begin to the end of its last settled window, or of what the log tells beyond it.
+
+    A window that has just begun has one.
+    """
+    window_s = round(log.header.window_s)
+    settled_s = (1 + max(log.settled, default=-1)) * window_s
+    begun_s = 1 + max((one.window for one in log.of(records.WindowStarted)), default=0) * window_s
+    told_s = min(math.ceil(log.entries[-1].at_s), round(log.header.windows * log.header.window_s))
+    return max(settled_s, begun_s, told_s)
 
 
 def held(log: ReadLog) -> list[Held]:
