@@ -148,8 +148,11 @@ def waits_for_others(log: ReadLog, known: Mapping[str, SecondAccounts]) -> dict[
     """By tenant, which of its *queueing* waited for another member of its pool, ``(n_seconds,)``.
 
     They are those beyond what its instances could have answered in the time that the others' turns left, and no more.
-    ``known`` are the log's :func:`accounts`. In a live run, and where nobody shares, there are none.
+    ``known`` are the log's :func:`accounts`. Empty where the log does not say what others had: in a live run, and where
+    nobody shares.
     """
+    if not any(counts.others_share for closing in log.settled.values() for counts in closing.tenants.values()):
+        return {}
     instances = [item for change in changes_in(log) for item in change.begun if item.task == INFERENCE]
     window_s, rates, found = round(log.header.window_s), pool_rates_rps(log), dict[str, FloatArray]()
     for tenant in log.header.tenants:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from migrator.log import records
-from migrator.log.account import Account, SecondAccounts, accounts, pool_rates_rps, waits_for_others
+from migrator.log.account import Account, SecondAccounts, accounts, waits_for_others
 from migrator.log.diff import Diff
 from migrator.log.report import Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
@@ -201,9 +201,9 @@ def _by_window(
 def _waits(
     log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[int]
 ) -> dict[int, dict[str, float]] | None:
-    """Of what queued too long, what waited for others of its pool, as in :func:`_by_window`; ``None`` without pools."""
+    """Of what queued too long, what waited for others of its pool, as in :func:`_by_window`; ``None`` if not known."""
     window_s, waits = round(log.header.window_s), waits_for_others(log, known)
-    if not pool_rates_rps(log):
+    if not waits:
         return None
     return {
         window: {name: float(own[window * window_s : (window + 1) * window_s].sum()) for name, own in waits.items()}

@@ -114,7 +114,7 @@ class LiveQueues:
         return found
 
     def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:  # noqa: ARG002 - as the simulation's
-        """Nothing: no instance of a live run is shared."""
+        """Nothing: of real turns nobody says how long they took."""
         return {}
 
     def _fresh(self, requests: Sequence[Requests]) -> NDArray[np.void]:

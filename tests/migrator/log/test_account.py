@@ -77,6 +77,11 @@ def test_of_a_pool_s_queueing_what_lacks_beside_the_others_turns_waited_for_them
     found = waits_for_others(log, known)
     assert found["a"].tolist() == [1.0, 2.0, 0.0, 8.0]
     assert found["b"].tolist() == [0.0, 0.0, 2.5, 0.0]
+    # A live run does not say what others had: then it is not known, which is not nothing.
+    for counts in (a, b):
+        del counts["others_share"]
+    log = records.log_of(records.header(4.0, "a", "b"), begun, up, *own, records.window_finished(0, a=a, b=b))
+    assert waits_for_others(log, accounts(log)) == {}
 
 
 def test_what_a_failed_worker_would_have_answered_is_capacity():

@@ -102,7 +102,7 @@ def simulated(case: Case) -> tuple[list[Turn], list[list[float | None]]]:
 
 
 class Live:
-    """Queues and lanes whose workers answer after the time that they should take, or not at all."""
+    """Queues and lanes whose workers answer after the time that they should take."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
