@@ -312,7 +312,11 @@ class _Dispatcher:
             raise MessageError(f"worker {name}: lane {hello.lane!r} is another instance's")
         latency = LatencyCurve(hello.batches, hello.latency_s)
         self._queues[hello.tenant].join(name, latency, hello.batch_limit)
-        self._lanes.join(hello.lane, hello.tenant, name)
+        try:
+            self._lanes.join(hello.lane, hello.tenant, name)
+        except ValueError:
+            self._queues[hello.tenant].leave(name, monotonic(), to_blame=False)
+            raise
         known = self._known[name] = _Known(hello.tenant, monotonic())
         self._strangers.pop(name, None)
         try:

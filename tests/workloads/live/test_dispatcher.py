@@ -425,6 +425,17 @@ def test_a_worker_that_dies_in_a_lane_frees_it(site: Site) -> None:
     assert statuses(site) == {Status.IN_TIME: 2}
 
 
+def test_a_worker_that_is_called_as_a_lane_is_sent_away_and_the_lane_goes_on(site: Site) -> None:
+    site.dispatcher()
+    site.worker("x/a", lane="x")
+    site.heard(Changed, becomes("x/a", State.SERVING))
+    confused = site.worker("x")
+    assert "x is a lane and a worker" in site.heard(NotDone).reason
+    assert confused.wait(PATIENCE_S) == 0
+    site.ask(b"y")
+    assert statuses(site) == {Status.IN_TIME: 1}
+
+
 def test_what_answers_are_worth_is_taken_for_known_tenants_only(site: Site) -> None:
     site.dispatcher()
     site.order(Worth("sound", 0.5))
