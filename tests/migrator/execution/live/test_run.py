@@ -148,6 +148,17 @@ def descendants(pid: int) -> list[int]:
     return found[1:]
 
 
+def warm_process(pid: int) -> int:
+    """The run's process that its workers are forked from, as soon as it has forked one."""
+    until_s = monotonic() + PATIENCE_S
+    while monotonic() < until_s:
+        for child in descendants(pid):
+            if descendants(child):
+                return child
+        threading.Event().wait(0.1)
+    raise AssertionError("no worker was forked")
+
+
 def accounted(site: Site, of: Sequence[str] = ("turned", "grown")) -> None:
     """What was sent, heard of, counted by the dispatcher and by the log is the same."""
     facts = site.facts
@@ -283,7 +294,7 @@ def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site, pools: str
     killed: set[int] = set()
     until_s = monotonic() + 1.5 * WINDOW_S
     with nothing_left(process):
-        zygote = next(pid for pid in descendants(process.pid) if len(descendants(pid)) > 0)
+        zygote = warm_process(process.pid)
         while monotonic() < until_s and process.poll() is None and len(killed) < 8:
             workers = [pid for pid in descendants(zygote) if pid not in killed]
             if workers:  # the newest: it starts, is warm, serves or learns
