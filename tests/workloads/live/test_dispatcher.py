@@ -251,31 +251,40 @@ def test_while_one_loads_the_others_answer(site: Site) -> None:
 # --- kills, in each of a worker's states
 
 
-def into_starting(site: Site) -> subprocess.Popen[str]:
-    worker = site.worker("a", "never_made")
-    site.heard(Changed, becomes("a", State.STARTING))
+def into_starting(site: Site, name: str = "a", lane: str = "") -> subprocess.Popen[str]:
+    worker = site.worker(name, "never_made", lane=lane)
+    site.heard(Changed, becomes(name, State.STARTING))
     return worker
 
 
-def into_warm(site: Site) -> subprocess.Popen[str]:
-    worker = site.worker("a", hold=True)
-    site.heard(Changed, becomes("a", State.WARM))
+def into_warm(site: Site, name: str = "a", lane: str = "") -> subprocess.Popen[str]:
+    worker = site.worker(name, hold=True, lane=lane)
+    site.heard(Changed, becomes(name, State.WARM))
     return worker
 
 
-def into_serving(site: Site) -> subprocess.Popen[str]:
+def into_serving(site: Site, name: str = "a", lane: str = "") -> subprocess.Popen[str]:
     """In the middle of a batch."""
-    worker = site.worker("a", "Hangs")
-    site.heard(Changed, becomes("a", State.SERVING))
+    worker = site.worker(name, "Hangs", lane=lane)
+    site.heard(Changed, becomes(name, State.SERVING))
     site.ask(b"hang", b"hang")
-    site.heard(Counts)
+    site.heard(Heartbeat, lambda beat: beat.worker == name and beat.busy_s > 0)
     return worker
 
 
-def into_draining(site: Site) -> subprocess.Popen[str]:
-    worker = into_serving(site)
-    site.order(Drain("a"))
-    site.heard(Changed, becomes("a", State.DRAINING))
+def into_loading(site: Site, name: str = "a", lane: str = "") -> subprocess.Popen[str]:
+    """Busy with new weights."""
+    worker = site.worker(name, "Hangs", lane=lane)
+    site.heard(Changed, becomes(name, State.SERVING))
+    site.order(Load(name, "hang", "v2"))
+    site.heard(Heartbeat, lambda beat: beat.worker == name and beat.busy_s > 0)
+    return worker
+
+
+def into_draining(site: Site, name: str = "a", lane: str = "") -> subprocess.Popen[str]:
+    worker = into_serving(site, name, lane)
+    site.order(Drain(name))
+    site.heard(Changed, becomes(name, State.DRAINING))
     return worker
 
 
@@ -288,7 +297,10 @@ def into_gone(site: Site) -> subprocess.Popen[str]:
     return worker
 
 
-@pytest.mark.parametrize("into_state", [into_starting, into_warm, into_serving, into_draining, into_gone])
+STATES = [into_starting, into_warm, into_serving, into_loading, into_draining]
+
+
+@pytest.mark.parametrize("into_state", [*STATES, into_gone])
 def test_a_worker_may_be_killed_in_any_state(site: Site, into_state: Callable[[Site], subprocess.Popen[str]]) -> None:
     site.dispatcher()
     worker = into_state(site)
@@ -386,41 +398,39 @@ def test_new_weights_wait_for_the_lane_s_batch_and_the_lane_for_them(site: Site,
     assert site.answers()[-1].payload == b"new four"
 
 
-def in_a_lane(site: Site) -> subprocess.Popen[str]:
-    """A worker that has a batch and will not answer it, in a lane with another tenant's, whose request waits."""
-    hanging = site.worker("x/a", "Hangs", lane="x")
-    site.worker("x/b", tenant="sound", lane="x")
-    for name in ("x/a", "x/b"):
-        site.heard(Changed, becomes(name, State.SERVING))
-    site.ask(b"hang")
-    site.heard(Heartbeat, lambda beat: beat.worker == "x/a" and beat.busy_s > 0)
-    site.ask(b"y", tenant="sound")
-    return hanging
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("into_state", STATES)
+def test_a_worker_in_a_lane_may_be_killed_or_stopped_in_any_state_and_the_others_go_on(
+    site: Site, into_state: Callable[..., subprocess.Popen[str]], blow: signal.Signals
+) -> None:
+    site.dispatcher("vision", "sound", silence_s=2.0, hang_s=PATIENCE_S)
+    neighbour = site.worker("x/b", tenant="sound", lane="x")
+    site.heard(Changed, becomes("x/b", State.SERVING))
+    struck = into_state(site, "x/a", "x")
+    site.ask(*TWENTY, tenant="sound")
+    struck.send_signal(blow)
+    reason = site.heard(Changed, becomes("x/a", State.GONE)).reason
+    assert reason in ("its process is gone", "its connection is gone") or reason.startswith("not heard for")
+    assert struck.wait(PATIENCE_S) == -signal.SIGKILL
+    site.worker("c")
+    site.ask(*TWENTY)
+    n_asked = site.n_asked
+    assert statuses(site) == {Status.IN_TIME: n_asked}
+    counts = site.finish()
+    assert (counts["arrived"], counts["in_time"]) == (n_asked, n_asked)
+    assert neighbour.wait(PATIENCE_S) == 0
 
 
 def test_a_worker_that_hangs_in_a_lane_is_killed_and_the_others_go_on(site: Site) -> None:
     site.dispatcher("vision", "sound", hang_s=0.3)
-    hanging = in_a_lane(site)
+    site.worker("x/b", tenant="sound", lane="x")
+    site.heard(Changed, becomes("x/b", State.SERVING))
+    hanging = site.worker("x/a", "Hangs", lane="x")
+    site.heard(Changed, becomes("x/a", State.SERVING))
+    site.ask(b"hang")
+    site.ask(b"y", tenant="sound")
     assert site.heard(Changed, becomes("x/a", State.GONE)).reason.startswith("it had a batch for")
     assert hanging.wait(PATIENCE_S) == -signal.SIGKILL
-    site.worker("c")
-    assert statuses(site) == {Status.IN_TIME: 2}
-
-
-def test_a_worker_that_is_not_heard_in_a_lane_is_killed_and_the_others_go_on(site: Site) -> None:
-    site.dispatcher("vision", "sound", silence_s=2.0, hang_s=PATIENCE_S)
-    silent = in_a_lane(site)
-    silent.send_signal(signal.SIGSTOP)
-    assert site.heard(Changed, becomes("x/a", State.GONE)).reason.startswith("not heard for")
-    assert silent.wait(PATIENCE_S) == -signal.SIGKILL
-    site.worker("c")
-    assert statuses(site) == {Status.IN_TIME: 2}
-
-
-def test_a_worker_that_dies_in_a_lane_frees_it(site: Site) -> None:
-    site.dispatcher("vision", "sound", hang_s=PATIENCE_S)
-    in_a_lane(site).kill()
-    assert site.heard(Changed, becomes("x/a", State.GONE)).reason in ("its process is gone", "its connection is gone")
     site.worker("c")
     assert statuses(site) == {Status.IN_TIME: 2}
 
