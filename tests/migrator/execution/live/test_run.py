@@ -311,12 +311,28 @@ def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site, pools: str
     assert finished(site.start("verify", "run")).count("is valid") >= 2
 
 
-def test_a_killed_controller_leaves_nothing_and_its_run_is_resumed(site: Site) -> None:
-    process = site.run("--windows", "3")
+def dispatcher_of(pid: int) -> int:
+    """The process of a run that keeps its requests."""
+    commands = {one: (Path("/proc") / str(one) / "cmdline").read_bytes() for one in descendants(pid)}
+    (found,) = (one for one, command in commands.items() if b"workloads.live.dispatcher" in command)
+    return found
+
+
+@pytest.mark.parametrize("killed", ["controller", "dispatcher"])
+def test_controller_and_dispatcher_may_stand_still_or_be_killed_and_the_run_is_resumed(site: Site, killed: str) -> None:
+    process = site.run("--windows", "3", "--set", "sharing.pools=[[turned, grown]]")
     site.until("finished")
     with nothing_left(process):
-        process.kill()
-        process.communicate()
+        pids = {"controller": process.pid, "dispatcher": dispatcher_of(process.pid)}
+        for pid in pids.values():
+            os.kill(pid, signal.SIGSTOP)
+            threading.Event().wait(1.0)
+            os.kill(pid, signal.SIGCONT)
+        os.kill(pids[killed], signal.SIGKILL)
+        said, _ = process.communicate(timeout=4 * PATIENCE_S)
+    if killed == "dispatcher":
+        assert process.returncode == 1
+        assert "the dispatcher is gone, with code -9" in said.splitlines()[-1]
     before = [one.version for one in site.log.of(recorded.Finished)]
     said = finished(site.start("run", "--resume", "run", "--state", "state"))
     assert f"joined at window {site.facts.from_window}" in said
