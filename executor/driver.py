@@ -6,6 +6,7 @@ complain about what it has done. So after each failure the truth is read again, 
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,6 +88,12 @@ class DriverGpu(ABC):
     def boot(self) -> str | None:
         """What the GPU's instances do not outlive: the machine's boot, as far as it is known."""
         return boot_id()
+
+    @property
+    def turns_by(self) -> str | None:
+        """By what several processes in one instance take turns; ``None`` where it takes one process alone."""
+        is_served = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+        return "MPS, as CUDA_MPS_PIPE_DIRECTORY is set" if is_served else "time slices of NVIDIA's driver"
 
     def environment(self, gi_uuid: str) -> Mapping[str, str]:
         """What a process needs in its environment, before CUDA starts in it, to compute in the instance.

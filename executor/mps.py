@@ -84,6 +84,11 @@ class MpsGpu(FolderGpu):
         self.daemon = Daemon(base, facts.uuid, beside_others=beside_others)
 
     @property
+    def turns_by(self) -> str:
+        """Its daemon serves all processes."""
+        return "MPS"
+
+    @property
     def label(self) -> str:
         """What this is, in a few words, for reports."""
         return f"{NO_ISOLATION}: {self.cut.slices} shares of the SMs of {self.cut.card}"

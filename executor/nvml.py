@@ -80,6 +80,17 @@ class NvmlGpu(DriverGpu):
             self.close()
             raise
 
+    @property
+    def turns_by(self) -> str | None:
+        """As for every driver; ``None`` in compute mode EXCLUSIVE_PROCESS.
+
+        Raises:
+            GpuError: The driver does not answer.
+        """
+        with _driver(f"Unable to read the compute mode of GPU {self.index:>2}"):
+            mode = _unless_unknown(lambda: pynvml.nvmlDeviceGetComputeMode(self._device))
+        return None if mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS else super().turns_by
+
     def close(self) -> None:
         """End the session; leave it where another thread's call has not come back for a while."""
         if not _SESSION.acquire(timeout=_HANGS_S):

@@ -530,9 +530,7 @@ class Config(Section):
         for name in names:
             if pools is not None and name not in members:
                 yield f"sharing.pools: {name!r} is in no pool; each tenant is in one, one by itself as [{name}]"
-        if self.sharing.may_pool and self.gpu.backend == "mps":
-            yield "sharing.pools: gpu.backend mps has no pools; off, or a pool for each tenant, is needed"
-        elif self.sharing.pools == "auto" and self.is_live:
+        if self.sharing.pools == "auto" and self.is_live:
             yield "sharing.pools: a live run's pools stay as they are; off, or a list of pools, is needed"
 
     def _of_gpu(self) -> Iterator[str]:

@@ -98,6 +98,11 @@ class CpuGpu(FolderGpu):
         return super().boot if self.shares.is_coarse else boot_id()
 
     @property
+    def turns_by(self) -> str:
+        """The kernel schedules them as all others."""
+        return "the kernel's scheduler"
+
+    @property
     def label(self) -> str:
         """What this is, in a few words, for reports."""
         coarse = ", coarse" if self.shares.is_coarse else ""

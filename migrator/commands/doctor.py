@@ -180,6 +180,11 @@ def _gpu(gpu: DriverGpu, where: Where) -> Iterator[Finding]:
     yield Finding("ok", about, f"{gpu.model.title}, in MIG mode, as {gpu.model.name}")
     if not gpu.keeps_mig_mode:
         yield Finding("warning", about, "its MIG mode ends with the next reset", f"nvidia-smi -i {gpu.index} -mig 1")
+    if (turns_by := gpu.turns_by) is not None:
+        yield Finding("ok", about, f"an instance takes several processes, as pools need, by {turns_by}")
+    else:
+        advice = f"pools need more; as root: nvidia-smi -i {gpu.index} -c DEFAULT"
+        yield Finding("note", about, "an instance takes one process alone, by its compute mode", advice)
     for line in disagreements(gpu.model):
         yield Finding("note", about, f"catalogue: {line}", "the driver's word counts")
     holder = holder_of_lock(where.journal_of(gpu))

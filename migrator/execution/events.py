@@ -68,6 +68,7 @@ def run_started(
     sharing: str,
     time_limit_s: float | None = None,
     replan_every_s: float | None = None,
+    turns_by: str | None = None,
 ) -> records.RunStarted:
     """The log's first record: what the run is about, enough to read the rest without the config."""
     config = setting.config
@@ -100,6 +101,7 @@ def run_started(
         planning_s=config.planning_s if is_planned else None,
         replan_every_s=replan_every_s,
         time_limit_s=time_limit_s,
+        turns_by=turns_by,
         repeatable=time_limit_s is None and not is_real,
         assumed=assumed_in(setting, sharing, policy, is_planned=is_planned),
         tenants=tuple(

@@ -152,6 +152,7 @@ class Loop:
             self._sharing.kind,
             parts.time_limit_s,
             self._replan_every_s,
+            parts.turns_by,
         )
 
     def _all_windows(self) -> None:

@@ -77,6 +77,7 @@ class Parts:
         ending: Ends what only this run has, and says what is known then; ``None`` where there is nothing of the kind.
         joins: Where a run that was cut off is joined again; ``None`` for a new one.
         time_limit_s: Wall seconds for a plan, beside the config's work. With one, another run may come out otherwise.
+        turns_by: By what the processes of a pool's members take turns in an instance; only where they are real.
     """
 
     traffic: RecordedTraffic
@@ -88,6 +89,7 @@ class Parts:
     ending: Callable[[], RunFinished] | None = None
     joins: Joining | None = None
     time_limit_s: float | None = None
+    turns_by: str | None = None
 
     @property
     def first_window(self) -> int:

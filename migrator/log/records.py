@@ -208,6 +208,8 @@ class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
     """The pace at which the rest of windows is planned anew; only where it is."""
     time_limit_s: Number | None = None
     """Only under ``run --time-limit``, whose plans another run may not find."""
+    turns_by: str | None = None
+    """By what the real processes of a pool's members take turns in an instance; only in live runs with pools."""
     repeatable: bool = True
     """``false`` under ``run --time-limit``, and on a real GPU."""
     assumed: tuple[Assumed, ...]

@@ -444,6 +444,19 @@ def test_without_nvmls_module_no_backend_works(backend: BackendName, monkeypatch
         open_gpu(backend)
 
 
+@every_kind
+def test_processes_take_turns_in_an_instance_unless_the_compute_mode_gives_it_to_one(
+    make_standin: MakeStandIn, kind: Callable[[], DriverGpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = make_standin(A100_40).state.gpus[0]
+    with kind() as gpu:
+        assert gpu.turns_by == "time slices of NVIDIA's driver"
+        monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/pipe")
+        assert gpu.turns_by == "MPS, as CUDA_MPS_PIPE_DIRECTORY is set"
+        own.compute_mode = 3
+        assert gpu.turns_by is None
+
+
 def test_a_whole_card_is_read_where_mig_mode_is_off(make_standin: MakeStandIn) -> None:
     own = make_standin(A100_40, A30).state.gpus[1]
     assert card_facts(1).is_in_mig_mode

@@ -302,10 +302,6 @@ BAD_POOLS = [
     ({"sharing.turn_costs": 1}, "sharing: unknown key 'turn_costs'; did you mean 'turn_cost'?"),
     ({"tenants.0.alone": "yes"}, "tenants.0.alone"),
     (
-        {"sharing.pools": "auto", "gpu": {"model": "mps-a100-80gb-in-7", "backend": "mps"}},
-        "sharing.pools: gpu.backend mps has no pools; off, or a pool for each tenant, is needed",
-    ),
-    (
         {
             "sharing.pools": "auto",
             "gpu.backend": "nvml",

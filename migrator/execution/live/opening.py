@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -205,13 +205,15 @@ def live_parts(
     With ``joins``, it goes on with the weights that ``stands``, its log so far, tells of.
 
     Raises:
-        ConfigError: An SLO is too short for the shares of this CPU; or a model or its data cannot be had.
+        ConfigError: An SLO is too short for the shares of this CPU, pools are listed where an instance takes one
+            process, or a model or its data cannot be had.
         LiveError: A process that the run cannot do without is gone.
         WireError: The folder cannot be used.
         GpuError: The driver does not say what stands.
     """
     _refuse_unknown(setting)
     _mind_short_slos(setting, real.gpu)
+    turns_by = _turns_of_pools(setting, real.gpu)
     asked = setting.config.front_door
     if asked is not None:
         _door(setting, run, asked, lambda _: ("uint8", (1,)))  # so that mistakes are told before anything is trained
@@ -237,7 +239,7 @@ def live_parts(
             site.open(clock, [tenant.name for tenant in setting.tenants], door, setting.config.sharing.turn_cost)
             machine.begin()
 
-        yield parts_on_instances(
+        parts = parts_on_instances(
             setting,
             traffic,
             policy,
@@ -248,6 +250,7 @@ def live_parts(
             joins=joins,
             time_limit_s=time_limit_s,
         )
+        yield replace(parts, turns_by=turns_by)
 
 
 def _ending(site: Site, setting: Setting, workers: LiveWorkers, machine: _Machine) -> RunFinished:
@@ -310,6 +313,23 @@ def _of_profilers(gpu: DriverGpu) -> Mapping[str, str]:
             return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(gpu.index)}
         case _:
             return {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def _turns_of_pools(setting: Setting, gpu: DriverGpu) -> str | None:
+    """By what members of a pool take turns in an instance; ``None`` where no tenants share one.
+
+    Raises:
+        ConfigError: They are to, and an instance takes one process alone.
+    """
+    if not setting.config.sharing.may_pool:
+        return None
+    turns_by = gpu.turns_by
+    if turns_by is None:
+        raise ConfigError(
+            f"config {setting.config.name}: sharing.pools: an instance of GPU {gpu.index} takes one process alone, by "
+            f"its compute mode; off is needed, or as root: nvidia-smi -i {gpu.index} -c DEFAULT"
+        )
+    return turns_by
 
 
 def _refuse_unknown(setting: Setting) -> None:

@@ -72,6 +72,14 @@ def test_where_nothing_is_wrong_a_run_could_work(call, seen) -> None:
     assert call("doctor")[1].endswith("A real run could work here.\n")
 
 
+def test_it_tells_whether_an_instance_takes_the_processes_of_a_pool(a100: StandIn, seen) -> None:
+    assert [said for said in about(seen()[1], "GPU 0", "ok") if "several processes" in said]
+    a100.state.gpus[0].compute_mode = 3
+    code, found = seen()
+    (said,) = (said for said in about(found, "GPU 0", "note") if "one process alone" in said)
+    assert (code, said.endswith("as root: nvidia-smi -i 0 -c DEFAULT")) == (0, True)
+
+
 def test_without_a_driver_everything_else_is_told(seen, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         from executor.errors import NoGpuError

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from time import monotonic
 import numpy as np
 import pytest
 
+from executor.cpu.gpu import CpuGpu
 from migrator.log import records as recorded
 from migrator.log.live import LiveFacts, known_of, live_facts
 from migrator.log.runlog import EVENTS_FILE, LOST, ReadLog, read_log
@@ -342,6 +343,17 @@ def test_controller_and_dispatcher_may_stand_still_or_be_killed_and_the_run_is_r
     assert f"window-{site.facts.from_window}" in after
     assert site.facts.unaccounted == 0
     finished(site.start("verify", "run"))  # both parts learned what windows began with
+
+
+def test_a_pool_is_refused_where_an_instance_takes_one_process(
+    site: Site, call: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CpuGpu, "turns_by", None)
+    config, out = str(site.folder / "config.yaml"), site.folder / "run"
+    pools = ("--set", "sharing.pools=[[turned, grown]]", "--state", str(site.folder / "state"))
+    code, _, err = call("run", config, "--out", str(out), *pools)
+    assert (code, out.exists()) == (2, False)
+    assert "sharing.pools: an instance of GPU 0 takes one process alone" in err
 
 
 @pytest.mark.parametrize("loss", ["deleted", "full"])

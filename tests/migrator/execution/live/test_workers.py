@@ -12,13 +12,19 @@ from typing import Any
 import pytest
 
 from executor.catalogue import gpu_model
+from executor.cuts import MpsCut
 from executor.errors import InstanceNotFoundError
 from executor.gpu import GpuInstance
 from executor.messages import value_in
+from executor.mps import MpsGpu
+from executor.nvml import NvmlGpu
 from executor.zygote import Exited, Forked, Reached
 from migrator.execution.changes import FULLY, Training
 from migrator.execution.seams import Failed, Finished, Ready
 from planner.problem import Owner, Task
+from tests.standin.cards import A100_40
+from tests.standin.fixtures import MakeStandIn
+from tests.standin.mps import MpsStandIn
 from workloads.learning import course
 from workloads.live import worker
 from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, Serve, State, Worth
@@ -31,6 +37,7 @@ from migrator.execution.live.learning import Lesson, Served
 from migrator.execution.live.workers import LiveWorkers
 
 GPU = gpu_model("cpu-1.6-in-7")
+SHARED = GpuInstance(1, GPU.placement("1c@0"), "uuid")
 SERVING, TRAINING = Owner("a", Task.INFERENCE), Owner("a", Task.RETRAINING)
 
 
@@ -38,10 +45,14 @@ SERVING, TRAINING = Owner("a", Task.INFERENCE), Owner("a", Task.RETRAINING)
 class Zygote:
     workers: dict[str, int | None] = field(default_factory=dict)
     started: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    environments: dict[str, Mapping[str, str]] = field(default_factory=dict)
     stopped: dict[str, float] = field(default_factory=dict)
 
-    def start(self, function: str, arguments: Mapping[str, Any], *, name: str, **_: object) -> str:
+    def start(
+        self, function: str, arguments: Mapping[str, Any], *, name: str, environment: Mapping[str, str], **_: object
+    ) -> str:
         self.workers[name] = 100 + len(self.workers)
+        self.environments[name] = environment
         self.started[name] = function, arguments
         return name
 
@@ -120,8 +131,8 @@ class Gpu:
 class Stage:
     """Workers with everything around them played; an hour of the machine's clock is second 0."""
 
-    def __init__(self, folder: Path, processes: int = 1) -> None:
-        self.site, self.gpu, self.models = Place(folder), Gpu(), Models(folder)
+    def __init__(self, folder: Path, processes: int = 1, gpu: Any = None) -> None:
+        self.site, self.gpu, self.models = Place(folder), gpu or Gpu(), Models(folder)
         self.clock = SimpleNamespace(now_s=70.0, origin_s=3600.0)
         point = SimpleNamespace(
             batch=4, processes=processes, latency=LatencyCurve((1, 4), (0.01, 0.02)), batch_latency_s=0.02
@@ -137,10 +148,9 @@ class Stage:
         self.workers.start(instance_id, instance, owner, 1, training)
         return [name for name in self.site.zygote.started if name not in before]
 
-    def start_member(self, tenant: str) -> str:
+    def start_member(self, tenant: str, instance: GpuInstance = SHARED) -> str:
         """The name of the process of a member of the pool of both tenants."""
         before = set(self.site.zygote.started)
-        instance = GpuInstance(1, GPU.placement("1c@0"), "uuid")
         joint = OperatingPoint("1c", 2, 1, 100.0, 0.015, LatencyCurve((1, 2), (0.01, 0.015)))
         self.workers.start("1c@0#1", instance, Owner(tenant, Task.INFERENCE), 2, FULLY, joint)
         (name,) = set(self.site.zygote.started) - before
@@ -208,6 +218,27 @@ def test_each_member_of_a_pool_has_a_worker_in_its_lane_that_is_ready_fails_and_
     failure = stage.workers.stop("1c@0#1", "b")
     assert failure is not None
     assert failure.tenant == "b"
+
+
+def test_members_are_put_into_their_pool_s_instance_on_mig_and_on_mps(
+    tmp_path: Path, make_standin: MakeStandIn, mps: MpsStandIn
+) -> None:
+    cut = MpsGpu(MpsCut("a100-80gb"), 0, mps.state)
+    make_standin(A100_40)
+    with NvmlGpu() as mig, cut:
+        for gpu, placement in ((mig, "3g.20gb@4"), (cut, "2m@0")):
+            folder = tmp_path / gpu.backend
+            folder.mkdir()
+            stage = Stage(folder, gpu=gpu)
+            instance = gpu.create(gpu.model.placement(placement))
+            told = [stage.site.zygote.environments[stage.start_member(tenant, instance)] for tenant in ("a", "b")]
+            assert told == [gpu.environment(instance.uuid)] * 2
+            if gpu is mig:
+                assert told[0] == {"CUDA_VISIBLE_DEVICES": instance.uuid}
+            else:
+                limits = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+                assert [told[0][name] for name in limits] == ["28", "0=20480M"]
+                assert told[0]["CUDA_VISIBLE_DEVICES"] == mps.gpu_uuid
 
 
 def test_the_dispatcher_is_told_what_a_member_s_answers_are_worth_when_that_changes(stage: Stage) -> None:
