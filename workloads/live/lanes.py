@@ -12,7 +12,7 @@ and until they are loaded; that is nobody's turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workloads.live.queues import Held, Service, TenantQueue
@@ -132,12 +132,19 @@ class Lanes:
                 group |= dict.fromkeys(together, together)
         return [(tenants, not pooled.isdisjoint(tenants)) for tenants in dict.fromkeys(group.values())]
 
+    def _is_of(self, lane: str, tenants: Sequence[str]) -> bool:
+        return not self._lanes[lane].workers.keys().isdisjoint(tenants)
+
     def _take_turns(self, tenants: Sequence[str], now_s: float) -> list[Given]:
         given = list[Given]()
         for tenant in tenants:
             self._queues[tenant].drop_expired(now_s)
         while any(self._queues[tenant].n_waiting for tenant in tenants):
-            floor = _Floor(self._lanes, self._queues, self.worth, tenants, self._turn_cost, self._is_busy)
+            lanes = {name: self._lanes[name] for name in sorted(self._lanes) if self._is_of(name, tenants)}
+            idle = [name for name, lane in lanes.items() if not (lane.kept_for or self._is_busy(lane))]
+            if not idle:
+                break
+            floor = _Floor(lanes, idle, self._queues, self.worth, tenants, self._turn_cost)
             turns = [turn for tenant in tenants if (turn := floor.turn_of(tenant, now_s)) is not None]
             # Of equal deadlines the first tenant's: sorting keeps the order.
             urgent = next((one for one in sorted(turns, key=lambda one: one.due_s) if floor.may_go(one, now_s)), None)
@@ -155,21 +162,18 @@ class _Floor:
     def __init__(
         self,
         lanes: Mapping[str, _Lane],
+        idle: Sequence[str],
         queues: Mapping[str, TenantQueue],
         worth: Mapping[str, float],
         tenants: Sequence[str],
         turn_cost: float,
-        is_busy: Callable[[_Lane], bool],
     ) -> None:
-        self._lanes = {
-            name: lane for name, lane in sorted(lanes.items()) if not lane.workers.keys().isdisjoint(tenants)
-        }
+        self._lanes, self._idle = lanes, idle
         self._queues, self._turn_cost = queues, turn_cost
         self._services: dict[str, dict[str, Service]] = {}
         for name, lane in self._lanes.items():
             services = ((tenant, queues[tenant].service(workers)) for tenant, workers in lane.workers.items())
             self._services[name] = {tenant: service for tenant, service in services if service is not None}
-        self._idle = [name for name, lane in self._lanes.items() if not (lane.kept_for or is_busy(lane))]
         rates_rps: dict[str, list[float]] = {tenant: [] for tenant in tenants}
         for services_here in self._services.values():
             for tenant, service in services_here.items():
