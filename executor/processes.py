@@ -66,6 +66,16 @@ def born(pid: int) -> int | None:
     return int(fields[19]) if fields and fields[0] not in "ZX" else None
 
 
+def family_ticks(pid: int) -> int:
+    """The CPU time of a process, its living descendants, and all that these have waited for, in ticks of the kernel."""
+    stats = {one: _read(PROC / str(one) / "stat").rpartition(")")[2].split() for one in _pids()}
+    parents = {one: int(fields[1]) for one, fields in stats.items() if fields}
+    family = [pid]
+    for member in family:
+        family += [one for one, parent in parents.items() if parent == member]
+    return sum(int(ticks) for one in family for ticks in stats.get(one, ())[11:15])
+
+
 def started_with(name: str, value: str) -> tuple[int, ...]:
     """Living processes whose environment had the variable when their program began, as far as this user may look."""
     wanted = f"{name}={value}"

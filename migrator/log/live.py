@@ -13,7 +13,9 @@ BECAME = ("in_time", "late", "dropped", "refused", "failed")
 """What may become of a request; only the first counts."""
 
 MOST_STOLEN = 0.05
-"""A run whose machine was refused more of its CPU time than this says nothing of what the machine can do."""
+MOST_OTHERS = 0.2
+"""A run whose machine was refused more of its CPU time than the one, or in which processes of others took more than the
+other, says nothing of what the machine can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class LiveFacts:
             its own counts, of everybody's requests. Empty where the run has not ended.
         sent_late_s: How late the generator itself sent: median, 99th percentile, worst; ``None`` likewise.
         stolen_share: Of the machine's CPU time, what it was refused; ``None`` where nobody says.
+        others_share: Of that time, what processes of others took; likewise.
         from_window: Where the run was joined last after a crash; requests, lateness and what was refused are from there
             on. 0 where it was not.
     """
@@ -63,12 +66,22 @@ class LiveFacts:
     requests: Mapping[str, records.LiveRequests]
     sent_late_s: tuple[float, ...] | None
     stolen_share: float | None
+    others_share: float | None = None
     from_window: int = 0
 
     @property
+    def void_because(self) -> str:
+        """Why the machine was so little the run's that it says nothing; empty where it was the run's."""
+        if self.stolen_share is not None and self.stolen_share > MOST_STOLEN:
+            return f"this machine was refused {self.stolen_share:.1%} of its CPU time, more than {MOST_STOLEN:.0%}"
+        if self.others_share is not None and self.others_share > MOST_OTHERS:
+            return f"others took {self.others_share:.1%} of this machine's CPU time, more than {MOST_OTHERS:.0%}"
+        return ""
+
+    @property
     def is_void(self) -> bool:
-        """Whether the machine was so little its own that the run says nothing."""
-        return self.stolen_share is not None and self.stolen_share > MOST_STOLEN
+        """Whether the run says nothing."""
+        return bool(self.void_because)
 
     @property
     def unaccounted(self) -> int:
@@ -118,6 +131,7 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
         {} if ending is None else ending.requests,
         None if ending is None else ending.sent_late_s,
         None if ending is None else ending.stolen_share,
+        None if ending is None else ending.others_share,
         max((joined.window for joined in log.of(records.Resumed)), default=0),
     )
 

@@ -788,7 +788,9 @@ class RunFinished(Record, frozen=True, kw_only=True, tag="run_finished"):
     swaps: Count | None = None
     """How often a worker took newer weights than it had, before it served or after."""
     stolen_share: Number | None = None
-    """Of the machine's CPU time, what it was refused."""
+    """Of the machine's CPU time, what it was refused,"""
+    others_share: Number | None = None
+    """and what processes of others took."""
 
 
 class Interrupted(Record, frozen=True, kw_only=True, tag="interrupted"):

@@ -162,6 +162,7 @@ def _live_fidelity(run: LiveFidelity) -> Json:
         "resumed": run.is_resumed,
         "void": run.facts.is_void,
         "stolen_share": run.facts.stolen_share,
+        "others_share": run.facts.others_share,
         "sent_late_s": None if run.facts.sent_late_s is None else list(run.facts.sent_late_s),
         "windows": [{"window": window, **part(run.of_window(window))} for window in run.windows],
         **part(run.of_tenants),

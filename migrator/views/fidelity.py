@@ -10,7 +10,6 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.fidelity.live import BIN_S, MOST_PCT, MOST_POINTS, LiveFidelity, Nearness, Verdict, total_of
-from migrator.log.live import MOST_STOLEN
 
 
 def print_fidelity(runs: Sequence[LiveFidelity], verdict: Verdict, console: Console) -> None:
@@ -87,15 +86,12 @@ def _lines(run: LiveFidelity) -> list[str]:
             "not simulated"
         )
     if facts.is_void:
-        assert facts.stolen_share is not None
-        found.append(
-            f"[bold red]void[/]: this machine was refused {facts.stolen_share:.1%} of its CPU time{part}, more than "
-            f"{MOST_STOLEN:.0%}; the run does not count"
-        )
+        found.append(f"[bold red]void[/]: {facts.void_because}{part}; the run does not count")
     elif facts.stolen_share is None:
         found.append("how much of its CPU time the machine was refused is not known")
     else:
-        found.append(f"the machine was refused {facts.stolen_share:.1%} of its CPU time{part}")
+        others = "" if facts.others_share is None else f", and others took {facts.others_share:.1%} of it"
+        found.append(f"the machine was refused {facts.stolen_share:.1%} of its CPU time{others}{part}")
     return found
 
 

@@ -249,11 +249,7 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
         median_ms, _, worst_ms = (1000 * late_s for late_s in facts.sent_late_s)
         console.print(f"sent late by the generator itself: median {median_ms:.1f} ms, at most {worst_ms:.0f} ms")
     if facts.is_void:
-        assert facts.stolen_share is not None
-        console.print(
-            f"[bold red]void[/]: this machine was refused {facts.stolen_share:.0%} of its CPU time, so that times say "
-            "nothing"
-        )
+        console.print(f"[bold red]void[/]: {facts.void_because}, so that times say nothing")
 
 
 def _figure(value: float | None) -> str:

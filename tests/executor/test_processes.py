@@ -13,6 +13,7 @@ from executor.processes import (
     Process,
     boot_id,
     device_users,
+    family_ticks,
     gpu_process,
     holder_of_lock,
     is_alone_at_driver,
@@ -188,3 +189,10 @@ def test_a_process_on_a_gpu_is_named(proc: Path) -> None:
     opens(proc, 41, "/dev/nvidia0")
     put(proc, 42, "python")  # of another user: what it has open is not to be seen
     assert (gpu_process(41), gpu_process(42)) == (process(41), process(42))
+
+
+def test_a_family_s_ticks_are_those_of_the_living_and_of_all_that_they_waited_for(proc: Path) -> None:
+    for pid, parent, ticks in ((7, 1, "5 2 30 10"), (8, 7, "1 1 0 0"), (9, 8, "2 0 0 0"), (10, 1, "900 0 0 0")):
+        put(proc, pid)
+        (proc / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} 0 0 0 0 0 0 0 0 0 {ticks} 20 0\n")
+    assert [family_ticks(pid) for pid in (7, 8, 10, 11)] == [51, 4, 900, 0]

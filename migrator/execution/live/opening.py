@@ -7,6 +7,7 @@ right answers are those that clients saw, times are the dispatcher's.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
 from executor.messages import as_text
 from executor.names import spelled_as
+from executor.processes import family_ticks
 from migrator.config import FrontDoorConfig
 from migrator.console import warn
 from migrator.errors import ConfigError
@@ -255,7 +257,7 @@ def live_parts(
 
 def _ending(site: Site, setting: Setting, workers: LiveWorkers, machine: _Machine) -> RunFinished:
     """End the service; what is known of the requests then, and of the machine."""
-    replayed = site.finish()
+    replayed, shares = site.finish(), machine.shares or (None, None)
     return RunFinished(
         windows=setting.config.windows,
         requests={
@@ -268,7 +270,8 @@ def _ending(site: Site, setting: Setting, workers: LiveWorkers, machine: _Machin
         },
         sent_late_s=tuple(round(late_s, 6) for late_s in replayed["late_s"]),
         swaps=workers.n_swaps,
-        stolen_share=machine.stolen_share,
+        stolen_share=shares[0],
+        others_share=shares[1],
     )
 
 
@@ -392,26 +395,33 @@ def _totals(site: Site, tenant: str) -> dict[str, int]:
 
 
 class _Machine:
-    """How much of its CPU time the machine was refused by whoever runs it, as a virtual machine is."""
+    """Who had the CPU time of the cores that this process may use."""
 
     def begin(self) -> None:
         """Count from now on."""
-        self._begun = _cpu_ticks()
+        self._begun, self._own_begun = _cpu_ticks(), family_ticks(os.getpid())
 
     @property
-    def stolen_share(self) -> float | None:
-        """Of all CPU time since, 0 to 1; ``None`` where the system does not say."""
-        now, begun = _cpu_ticks(), self._begun
+    def shares(self) -> tuple[float, float] | None:
+        """Of all CPU time since, what whoever runs a virtual machine refused, and what processes of others took.
+
+        0 to 1 each; ``None`` where the system does not say.
+        """
+        now, begun, own = _cpu_ticks(), self._begun, family_ticks(os.getpid()) - self._own_begun
         if now is None or begun is None:
             return None
-        passed = now - begun
-        return round(float(passed[7] / max(1, passed[:8].sum())), 6)
+        passed = [int(ticks) for ticks in (now - begun)[:8]]
+        user, nice, system, _, _, irq, softirq, steal = passed
+        others = max(0, user + nice + system + irq + softirq - own)
+        return round(steal / max(1, sum(passed)), 6), round(others / max(1, sum(passed)), 6)
 
 
-def _cpu_ticks() -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
-    """The first line of ``/proc/stat``, in ticks (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal."""
+def _cpu_ticks() -> IntArray | None:
+    """Of our cores in ``/proc/stat``, in ticks (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal."""
     try:
-        first = Path("/proc/stat").read_text("ascii").split("\n", 1)[0]
-        return np.array(first.split()[1:], np.int64)
+        cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        lines = [line.split() for line in Path("/proc/stat").read_text("ascii").splitlines()]
+        ticks: IntArray = np.array([line[1:] for line in lines if line[0] in cores], np.int64).sum(axis=0)
     except (OSError, ValueError):
         return None
+    return ticks

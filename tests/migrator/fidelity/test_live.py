@@ -283,12 +283,10 @@ def test_a_simulation_that_is_far_off_is_told_in_each_regard() -> None:
 
 @pytest.mark.parametrize("n_void", [1, 3])
 def test_void_runs_do_not_count(n_void: int) -> None:
-    runs = [replace(off_by(50), facts=replace(FACTS, stolen_share=0.06))] * n_void + [off_by(1)] * (3 - n_void)
-    verdict = verdict_of(runs)
-    assert (verdict.n_runs, verdict.n_void) == (3 - n_void, n_void)
-    assert verdict.shortfalls == (
-        () if n_void < 3 else ("every run is void: more than 5% of its machine's CPU time was stolen",)
-    )
+    for facts in (replace(FACTS, stolen_share=0.06), replace(FACTS, others_share=0.21)):
+        verdict = verdict_of([replace(off_by(50), facts=facts)] * n_void + [off_by(1)] * (3 - n_void))
+        assert (verdict.n_runs, verdict.n_void) == (3 - n_void, n_void)
+        assert verdict.shortfalls == (() if n_void < 3 else ("every run is void",))
 
 
 def test_where_there_is_nothing_to_compare_with_that_is_said() -> None:
@@ -350,14 +348,25 @@ def test_check_ends_with_1_where_the_simulation_is_not_near(call, live_run: Path
 
 
 def test_a_void_run_is_called_void(call, tmp_path: Path) -> None:
-    def stolen(record: Json) -> Json:
-        return {**as_live(record), "stolen_share": 0.07} if record["kind"] == "run_finished" else as_live(record)
+    causes = {
+        "stolen_share": (
+            0.07,
+            "void: this machine was refused 7.0% of its CPU time, more than 5%; the run does not count",
+        ),
+        "others_share": (
+            0.3,
+            "void: others took 30.0% of this machine's CPU time, more than 20%; the run does not count",
+        ),
+    }
+    for key, (share, said) in causes.items():
 
-    folder = simulated(tmp_path, {}, stolen)
-    code, out, _ = call("fidelity", folder, "--check")
-    assert code == 1
-    assert "void: this machine was refused 7.0% of its CPU time, more than 5%; the run does not count" in out
-    assert "not near enough: every run is void" in out
+        def voided(record: Json, change: Json = {key: share}) -> Json:  # noqa: B006 - it is only read
+            return {**as_live(record), **change} if record["kind"] == "run_finished" else as_live(record)
+
+        (tmp_path / key).mkdir()
+        code, out, _ = call("fidelity", simulated(tmp_path / key, {}, voided), "--check")
+        assert (code, said in out) == (1, True)
+        assert "not near enough: every run is void" in out
 
 
 def test_requests_of_others_are_told(call, tmp_path: Path) -> None:
