@@ -81,7 +81,9 @@ demo-live: $(LIVE)
 	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/live-cpu-profiles.csv
 	@$(BIN)/migrator run configs/live-cpu.yaml --set profiles=$(CURDIR)/runs/live-cpu-profiles.csv
 
-# Ends with what the simulation makes of the same requests.
+# Ends with two pairs on the same requests: the live run and its simulation; and, simulated, these pools and none.
+SIMULATED = $(BIN)/migrator compare configs/share-cpu.yaml --policies migrator --set gpu.backend=sim \
+	--set profiles=$(CURDIR)/runs/share-cpu-profiles.csv
 demo-share: $(LIVE)
 	@mkdir -p runs
 	@rm -f runs/share-cpu-profiles.csv
@@ -89,11 +91,15 @@ demo-share: $(LIVE)
 	@run=runs/share-cpu; n=1; while [ -e $$run ]; do n=$$((n + 1)); run=runs/share-cpu-$$n; done; \
 		$(BIN)/migrator run configs/share-cpu.yaml --set profiles=$(CURDIR)/runs/share-cpu-profiles.csv --out $$run \
 		&& $(BIN)/migrator verify $$run && $(BIN)/migrator fidelity $$run
+	@echo; echo "The same requests, simulated with the accuracies of the config, in its pools:"
+	@$(SIMULATED)
+	@echo; echo "The same, simulated with an instance of its own for each tenant (sharing.pools: off):"
+	@$(SIMULATED) --set sharing.pools=off
 
-# Live runs mostly wait, each with 0.7 cores at most: two go side by side.
+# Live runs mostly wait, each with 0.7 cores at most: three go side by side.
 test-live: $(LIVE)
 	$(BIN)/python -c 'import torch'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'live and not alone'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'live and not alone'
 	$(BIN)/python -m pytest -m 'live and alone' tests/migrator/execution/live
 
 test-crash: $(STAMP)
