@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from typer.core import TyperGroup
 
@@ -114,7 +115,8 @@ def unknown_commands(page: Path, root: TyperGroup) -> Iterator[str]:
     shown += _CODE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     for line in shown:
         for typed in re.findall(r"(?:^\$ |[`/ ]|^)migrator ([a-z][^`#|&;]*)", line):
-            words, command = typed.split(), root
+            words = typed.split()
+            command: Any = root
             while words and isinstance(command, TyperGroup) and words[0] in command.commands:
                 command = command.commands[words.pop(0)]
             loaded = command.load() if isinstance(command, Verb) else command
