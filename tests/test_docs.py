@@ -77,3 +77,14 @@ def test_the_first_day_shows_what_arrives_as_it_is_told(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(f"second,count\n{rows}", "utf-8")
     config = read_config(tmp_path / "mine.yaml")
     assert [block("text").strip()] == list(traffic_lines(config, assemble(config, "mine.yaml")[1]))
+
+
+def test_the_readme_s_figures_are_those_of_the_results_page() -> None:
+    def rows(page: str) -> list[list[str]]:
+        text = (ROOT / page).read_text("utf-8")
+        return [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (`.*) \|$", text, re.MULTILINE)]
+
+    full = {row[0]: [*row[:2], *row[6:8]] for row in reversed(rows("docs/results.md")) if len(row) > 7}
+    shown = rows("README.md")
+    assert len(shown) == 3
+    assert shown == [full[name] for name, *_ in shown]
