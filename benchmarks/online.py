@@ -222,11 +222,11 @@ def _table(*headings: str) -> Table:
 
 
 def _standing(one: Ahead | None) -> str:
-    return "" if one is None else f"{_shown(one.points)}, {one.worst:+.2f}, {one.n_below}"
+    return "" if one is None else f"{_shown(one.points)}, {one.worst:+z.2f}, {one.n_below}"
 
 
 def _shown(found: Interval) -> str:
-    return f"{found.mean:+.2f}" + ("" if math.isnan(found.low) else f" [{found.low:+.2f}, {found.high:+.2f}]")
+    return f"{found.mean:+z.2f}" + ("" if math.isnan(found.low) else f" [{found.low:+z.2f}, {found.high:+z.2f}]")
 
 
 def main() -> None:

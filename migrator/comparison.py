@@ -29,7 +29,7 @@ from migrator.log.records import Assumed, Shares
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.pools import require_pools
-from migrator.provenance import simulated_provenance
+from migrator.provenance import simulated_provenance, without_folder
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy, Batching, Policy
@@ -204,7 +204,7 @@ def _setup(setting: Setting) -> tuple[tuple[str, str], ...]:
     load = "each tenant's own scale" if config.load is None else f"{config.load:g}"
     return (
         ("GPU", f"{setting.gpu.name}, simulated"),
-        ("service profiles", f"{setting.profiles.name}, {config.profile_variant}"),
+        ("service profiles", f"{without_folder(setting.profiles.name)}, {config.profile_variant}"),
         ("load", load),
         ("interference without partitions", f"{config.simulation.interference:g} of what Mudi measured"),
     )

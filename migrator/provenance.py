@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a report is made from the log alone, and should not wait for what a run imports
@@ -85,3 +86,8 @@ def derived_profiles(derived: Mapping[str, str]) -> str:
         if origin:
             profiles.setdefault(origin, []).append(name)
     return "; ".join(f"{', '.join(names)} = {origin}" for origin, names in profiles.items())
+
+
+def without_folder(name: str) -> str:
+    """The name of a table or trace; where that is a file, its name alone: logs are shown to others."""
+    return Path(name).name if Path(name).is_absolute() else name

@@ -203,11 +203,11 @@ class Figures:
             each = ahead.mean(axis=1)
             apart = over_workloads(ahead)
             alone = ahead.stack().dropna()
-            shown_intervals = [f"[{own.low:+.2f}, {own.high:+.2f}]" for own in (mean, apart)]
+            shown_intervals = [f"[{own.low:+z.2f}, {own.high:+z.2f}]" for own in (mean, apart)]
             by_workload = ahead.mean().dropna()
             counts = [f"{(own > 0).sum()} of {len(own)}" for own in (each, by_workload)]
-            counts.append(f"{(alone > LEAST_AHEAD_POINTS).sum()} of {len(alone)}, at most {alone.max():+.1f}")
-            found[policy] = (f"{mean.mean:+.2f}", *shown_intervals, *counts)
+            counts.append(f"{(alone > LEAST_AHEAD_POINTS).sum()} of {len(alone)}, at most {alone.max():+z.1f}")
+            found[policy] = (f"{mean.mean:+z.2f}", *shown_intervals, *counts)
         columns = ["points", f"95 %, over {of}", "95 %, over workloads", f"{of} in which it is ahead", "workloads"]
         columns.append(f"{of} of one workload")
         return pd.DataFrame.from_dict(found, orient="index", columns=columns)
@@ -234,7 +234,7 @@ class Figures:
         ahead = own.sub(ours, axis=0)
         ahead.loc["mean"] = own.mean() - ours.mean()
         means = {
-            one.label: [f"{ours.mean() + value:.2f} ({value:+.2f})" for value in ahead.loc["mean"][one.at]]
+            one.label: [f"{ours.mean() + value:.2f} ({value:+z.2f})" for value in ahead.loc["mean"][one.at]]
             for one in experiments
         }
         policies = list(self.means[experiments[0].name].index)
@@ -294,8 +294,8 @@ class Figures:
             if policy in ahead:
                 own, apart = interval(ahead[policy], BLOCK["windows"]), over_workloads(ahead[policy])
                 workloads = ahead[policy].mean().dropna()
-                shown_intervals = [f"[{one.low:+.2f}, {one.high:+.2f}]" for one in (own, apart)]
-                beside = (f"{own.mean:+.2f}", *shown_intervals, f"{(workloads > 0).sum()} of {len(workloads)}")
+                shown_intervals = [f"[{one.low:+z.2f}, {one.high:+z.2f}]" for one in (own, apart)]
+                beside = (f"{own.mean:+z.2f}", *shown_intervals, f"{(workloads > 0).sum()} of {len(workloads)}")
             slo, accuracy = (f"{100 * answers.loc[policy, kind]:.1f}" for kind in ("slo", "accuracy"))
             found[policy] = (f"{means[policy]:.2f}", *beside, slo, accuracy)
         columns = ["goodput %", "points ahead", "95 %, over windows", "95 %, over workloads", "workloads ahead"]

@@ -368,7 +368,7 @@ def differences(plot: Plot, section: Section, results: Results) -> Figure:
         axes.plot(points, [place + _BELOW] * len(points), "o", color=style.colour, alpha=0.4, **_SMALL)
         axes.plot([mean.low, mean.high], [place, place], color=style.colour, linewidth=1.8)
         axes.plot(mean.mean, place, style.marker, color=style.colour)
-        _tell(axes, place, f"{mean.mean:+.2f} [{mean.low:+.2f}, {mean.high:+.2f}]")
+        _tell(axes, place, f"{mean.mean:+z.2f} [{mean.low:+z.2f}, {mean.high:+z.2f}]")
     name_rows(axes, [named[name] for name in found])
     axes.set_xlabel(plot.axis)
     marks = (

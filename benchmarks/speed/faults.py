@@ -150,9 +150,9 @@ def _line(one: Compared) -> str:
     if one.error:
         return f"{one.config:12} {one.seed:4} {one.goodput_pct:7.2f}%  did not end: {one.error}"
     return (
-        f"{one.config:12} {one.seed:4} {one.goodput_pct:7.2f}% {one.faulty_pct:7.2f}% {one.loss_points:+6.2f} "
+        f"{one.config:12} {one.seed:4} {one.goodput_pct:7.2f}% {one.faulty_pct:7.2f}% {one.loss_points:+z6.2f} "
         f"{one.refused:6}/{one.calls:<6} {one.undone:6} {one.revised:7} {one.unplanned:7}  "
-        f"{' '.join(f'{points:+.1f}' for points in one.by_window)}"
+        f"{' '.join(f'{points:+z.1f}' for points in one.by_window)}"
     )
 
 

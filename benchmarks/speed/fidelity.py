@@ -48,9 +48,9 @@ def main() -> None:
         for real, punctual in zip(measured(*assembled), measured(*assembled, start_as_planned=True), strict=True):
             total = real.total
             line = (
-                f"{path.stem:22} {real.window:6} {real.status:9} {100 * total.goodput_excess:+8.2f}% "
+                f"{path.stem:22} {real.window:6} {real.status:9} {100 * total.goodput_excess:+z8.2f}% "
                 f"{total.expected_lost:14.0f} {total.achieved_lost:8.0f} {total.arrivals:12.0f} "
-                f"{100 * punctual.total.goodput_excess:+8.2f}%"
+                f"{100 * punctual.total.goodput_excess:+z8.2f}%"
             )
             print(f"{line} {max(real.use):5.2f} {' | '.join(map(' + '.join, real.pools))}" if changes else line)
 

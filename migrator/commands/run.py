@@ -5,7 +5,7 @@ With ``--resume`` a run that was cut off is carried out again against its log, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -115,6 +115,9 @@ def run_command(
         Path | None,
         typer.Option(metavar="DIR", help="Instead of a CONFIG: go on with the run in this folder, which was cut off."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also tell each new plan of the rest of a window.")
+    ] = False,
 ) -> None:
     """Run a config under a policy and print its report; with ``against``, what it won over that policy, too.
 
@@ -146,7 +149,7 @@ def run_command(
             raise typer.BadParameter(f"--resume goes on with a run as it was begun: without {', '.join(given)}")
         if html is not None:
             require_page(html, resume)
-        resume_run(resume, policy=policy, against=against, on_gpu=where, html=html)
+        resume_run(resume, policy=policy, against=against, on_gpu=where, html=html, verbose=verbose)
         return
     if config is None:
         raise typer.BadParameter("give a CONFIG, or --resume DIR")
@@ -156,18 +159,18 @@ def run_command(
     chosen = policy_of(policy or "migrator")
     rival = None if against is None else policy_of(against)
     refuse_unlike(rival, asked, str(config))
-    show = partial(_shown, asked)
+    show = partial(_shown, asked, verbose)
     folder, setting, traffic = begin(asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit)
     if folder is not None:
         print_run(folder, rival, setting, traffic, html)
 
 
 @contextmanager
-def _shown(config: Config, gpu: GpuModel, traffic: RecordedTraffic) -> Iterator[RunView]:
+def _shown(config: Config, verbose: bool, gpu: GpuModel, traffic: RecordedTraffic) -> Iterator[RunView]:
     """Print what arrives, and then how far the run is; ``config`` is as it was read."""
     console = progress()
     print_traffic(config, traffic, console)
-    with closing(RunView(config, gpu.memory_slices, console)) as view:
+    with closing(RunView(config, gpu.memory_slices, console, verbose=verbose)) as view:
         yield view
 
 
@@ -178,6 +181,7 @@ def resume_run(
     against: str | None = None,
     on_gpu: OnGpu | None = None,
     html: Path | None = None,
+    verbose: bool = False,
 ) -> None:
     """Go on with the run in ``folder``, print its report and write its page into ``html``.
 
@@ -198,7 +202,7 @@ def resume_run(
         ZygoteError: The warm process of a live run is gone.
         WireError: The folder of a live run's processes cannot be used.
     """
-    rival = None if against is None else policy_of(against)
+    rival, view = None if against is None else policy_of(against), partial(RunView, verbose=verbose)
     where = on_gpu or OnGpu()
     with ResumedLog(folder) as log:
         stands = log.stands
@@ -218,12 +222,12 @@ def resume_run(
         if log.is_finished or config.gpu.backend == "sim":
             setting, traffic = assemble(config, path)
             if not log.is_finished:
-                _carry_on(log, chosen, setting, traffic, is_own=policy is not None)
+                _carry_on(log, chosen, setting, traffic, view, is_own=policy is not None)
         else:
             with gpu_of(config, path, where) as real:
                 assert real is not None
                 setting, traffic = assemble(config, path, real.gpu.model)
-                _join(log, real, where, chosen, setting, traffic)
+                _join(log, real, where, chosen, setting, traffic, view)
     print_run(folder, rival, setting, traffic, html)
 
 
@@ -262,7 +266,13 @@ def _config(stands: ReadLog) -> Config:
 
 
 def _join(
-    log: ResumedLog, real: RealGpu, where: OnGpu, policy: AnyPolicy, setting: Setting, traffic: RecordedTraffic
+    log: ResumedLog,
+    real: RealGpu,
+    where: OnGpu,
+    policy: AnyPolicy,
+    setting: Setting,
+    traffic: RecordedTraffic,
+    view_of: Callable[..., RunView],
 ) -> None:
     """Go on with a run on a real GPU at the next window for which all can be ready; what was torn is void."""
     stands = log.stands
@@ -280,7 +290,7 @@ def _join(
     note(f"joined at window {joins.window}; void, and in no total: {void}")
     console = progress()
     print_traffic(setting.config, traffic, console)
-    with closing(RunView(setting.config, setting.gpu.memory_slices, console)) as view:
+    with closing(view_of(setting.config, setting.gpu.memory_slices, console, joins.window, joins.window)) as view:
         carry_out(
             setting,
             traffic,
@@ -302,7 +312,15 @@ def _warn_of(stands: ReadLog, setting: Setting) -> None:
         warn(f"version {version} began this run, and this is {__version__}: what is new in the log will be of this one")
 
 
-def _carry_on(log: ResumedLog, policy: AnyPolicy, setting: Setting, traffic: RecordedTraffic, *, is_own: bool) -> None:
+def _carry_on(
+    log: ResumedLog,
+    policy: AnyPolicy,
+    setting: Setting,
+    traffic: RecordedTraffic,
+    view_of: Callable[..., RunView],
+    *,
+    is_own: bool,
+) -> None:
     """Carry the run out again up to where its log ends, and then on to its end."""
     stands, console = log.stands, progress()
     _warn_of(stands, setting)
@@ -311,7 +329,7 @@ def _carry_on(log: ResumedLog, policy: AnyPolicy, setting: Setting, traffic: Rec
     how_far = f"up to window {n_planned - 1}" if n_planned else "up to its begin"
     left_out = f"; left out: {log.left_out}" if log.left_out else ""
     note(f"carried out again {how_far}, to check the log's {len(stands.entries)} records, and then on{left_out}")
-    with closing(RunView(setting.config, setting.gpu.memory_slices, console, n_planned, n_settled)) as view:
+    with closing(view_of(setting.config, setting.gpu.memory_slices, console, n_planned, n_settled)) as view:
         carry_out(
             setting,
             traffic,

@@ -120,9 +120,6 @@ def print_run(
     """
     log_of_run = read_log(folder)
     report = report_of(log_of_run)
-    print_report(report, output())
-    print_layout_over_time(log_of_run, output())
-    warn_of_slow_plans(log_of_run)
     if rival is not None and report.blind_s:
         warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
     elif rival is not None:
@@ -133,6 +130,9 @@ def print_run(
             log_of_rival = simulated(setting, traffic, rival, View(), into=part)
             part.rename(folder / AGAINST)
         print_against(log_of_run, log_of_rival, output())
+    print_report(report, output())
+    print_layout_over_time(log_of_run, output())
+    warn_of_slow_plans(log_of_run)
     if html is not None:
         write_page(html, folder)
     output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")

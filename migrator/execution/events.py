@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from migrator.log import records
 from migrator.log.records import Kept, Wall
 from migrator.log.runlog import SCHEMA
 from migrator.log.trouble import Blind
+from migrator.provenance import without_folder
 from migrator.setting import Setting
 from migrator.traffic import Origin
 from planner.attainment import attainments
@@ -92,7 +92,7 @@ def run_started(
         ahead_s=policy.looks_ahead_s,
         sharing=sharing,
         forecaster=forecaster,
-        profiles=_without_folder(setting.profiles.name),
+        profiles=without_folder(setting.profiles.name),
         profile_variant=config.profile_variant,
         service_jitter=jitter if isinstance(jitter, str) else None,
         service_spread=config.estimates.service_spread or None,
@@ -117,11 +117,6 @@ def _simulated_faults(simulation: SimulationConfig) -> records.SimulatedFaults |
     return convert(simulation, records.SimulatedFaults, from_attributes=True)
 
 
-def _without_folder(name: str) -> str:
-    """The name of a table or trace; where that is a file, its name alone: logs are shown to others."""
-    return Path(name).name if Path(name).is_absolute() else name
-
-
 def _tenant(tenant: Tenant, origin: Origin, floor: FloorConfig | None) -> records.Tenant:
     start = tenant.worker_start
     return records.Tenant(
@@ -129,7 +124,7 @@ def _tenant(tenant: Tenant, origin: Origin, floor: FloorConfig | None) -> record
         model=tenant.model,
         slo_ms=tenant.slo_s * 1000,
         load=round(origin.load, RATE_DIGITS),
-        trace=_without_folder(origin.source),
+        trace=without_folder(origin.source),
         scale=convert(origin.scale, records.Scale, from_attributes=True),
         notes=tuple(origin.notes),
         dispersion_before=round(origin.dispersion_before, RATE_DIGITS),

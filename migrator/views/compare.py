@@ -89,8 +89,6 @@ def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s
         console.print(f"  {escape(setup)}", style="dim", soft_wrap=True)
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
-    for line in assumed_lines(assumed_by_all(scores), left_out=("capability",)):
-        console.print(f"  assumed: {escape(line)}", style="dim", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("policy")
     for heading in _HEADINGS:
@@ -112,6 +110,8 @@ def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s
         for refusal in score.refusals:
             place = f"segment {score.segment}, {refusal}" if score.segment else refusal
             console.print(f"  {escape(shown(score.policy))}: its plan was refused: {escape(place)}", soft_wrap=True)
+    for line in assumed_lines(assumed_by_all(scores), left_out=("capability",)):
+        console.print(f"  assumed: {escape(line)}", style="dim", soft_wrap=True)
 
 
 def _accounts(found: Sequence[Standing]) -> Table:
@@ -143,8 +143,8 @@ def _ahead_text(ahead: Difference | None) -> str:
     if ahead is None:
         return "–"
     if ahead.low is None or ahead.high is None:
-        return f"{ahead.points:+.2f}"
-    return f"{ahead.points:+.2f} [{ahead.low:+.2f}, {ahead.high:+.2f}]".replace("[", r"\[")
+        return f"{ahead.points:+z.2f}"
+    return f"{ahead.points:+z.2f} [{ahead.low:+z.2f}, {ahead.high:+z.2f}]".replace("[", r"\[")
 
 
 def _percent(share: float | None) -> float | None:
@@ -152,4 +152,4 @@ def _percent(share: float | None) -> float | None:
 
 
 def _number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
-    return "" if value is None else f"{value:{'+' if sign else ''}.{digits}f}"
+    return "" if value is None else f"{value:{'+' if sign else ''}z.{digits}f}"

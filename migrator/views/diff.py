@@ -26,13 +26,13 @@ def headline(diff: Diff) -> str:
     came = f"the same {diff.n_requests[0]:,} requests"
     if not diff.same_requests:
         came = f"of {diff.n_requests[0]:,} and {diff.n_requests[1]:,} other requests: shares alone are compared"
-    return f"goodput {one:.2f} % against {other:.2f} %: {diff.points:+.2f} points, {came}"
+    return f"goodput {one:.2f} % against {other:.2f} %: {diff.points:+z.2f} points, {came}"
 
 
 def cause_text(diff: Diff, cause: Cause) -> str:
     """Where, for whom, of what kind, how much, and what stands behind it."""
     why = f" ({cause.why})" if cause.why else ""
-    return f"window {cause.window}, {cause.tenant}: {row_name(diff, cause.row)} {cause.points:+.2f}{why}"
+    return f"window {cause.window}, {cause.tenant}: {row_name(diff, cause.row)} {cause.points:+z.2f}{why}"
 
 
 def unlike_lines(diff: Diff) -> list[str]:
@@ -56,9 +56,9 @@ def print_diff(diff: Diff, console: Console) -> None:
     for heading in ("window", "tenant", "goodput", *(row_name(diff, row) for row in diff.by_row)):
         table.add_column(heading, justify="left" if heading == "tenant" else "right", overflow="fold")
     for gain in diff.gains:
-        cells = (f"{gain.by_row[row]:+.2f}" for row in diff.by_row)
-        table.add_row(str(gain.window), escape(gain.tenant), f"{gain.points:+.2f}", *cells)
-    table.add_row("all", "all", f"{diff.points:+.2f}", *(f"{v:+.2f}" for v in diff.by_row.values()), style="bold")
+        cells = (f"{gain.by_row[row]:+z.2f}" for row in diff.by_row)
+        table.add_row(str(gain.window), escape(gain.tenant), f"{gain.points:+z.2f}", *cells)
+    table.add_row("all", "all", f"{diff.points:+z.2f}", *(f"{v:+z.2f}" for v in diff.by_row.values()), style="bold")
     console.print(table)
     for number, cause in enumerate(diff.causes):
         console.print(

@@ -77,7 +77,7 @@ def print_against(log: ReadLog, rival: ReadLog, console: Console) -> None:
     if not own.arrivals:
         return
     gained = own.goodput - other.goodput
-    relative = f" ({100 * gained / other.goodput:+.1f} %)" if other.goodput else ""
+    relative = f" ({100 * gained / other.goodput:+z.1f} %)" if other.goodput else ""
     policy = rival.header.policy
     what = f", {_WHAT_IT_IS[policy]}," if policy in _WHAT_IT_IS else ""
     name = shown(policy)

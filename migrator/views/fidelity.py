@@ -59,7 +59,7 @@ def _share(value: float, arrivals: int) -> str:
 
 
 def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.2f}"
+    return "–" if value is None else f"{value:+z.2f}"
 
 
 def _lines(run: LiveFidelity) -> list[str]:

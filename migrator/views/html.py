@@ -291,12 +291,12 @@ def _standing_text(title: str, item: Standing, reference: str) -> str:
         if pct is not None:
             lines.append(f"{name} {pct:.2f} %")
     if item.relative_gain is not None:
-        lines.append(f"over {FLOOR} {100 * item.relative_gain:+.2f} %")
+        lines.append(f"over {FLOOR} {100 * item.relative_gain:+z.2f} %")
     if item.ahead is not None:
         ahead = item.ahead
         known = ahead.low is not None and ahead.high is not None
-        interval = f" [{ahead.low:+.2f}, {ahead.high:+.2f}]" if known else ""
-        lines.append(f"ahead of {escape(shown(reference))} {ahead.points:+.2f} points{interval}")
+        interval = f" [{ahead.low:+z.2f}, {ahead.high:+z.2f}]" if known else ""
+        lines.append(f"ahead of {escape(shown(reference))} {ahead.points:+z.2f} points{interval}")
     return "<br>".join(lines)
 
 

@@ -449,7 +449,7 @@ def _choices_table(found: Explanation, width: int) -> Table:
             step: f"{choice.step_goodput:.2f}",
             stretch: f"{choice.stretch_goodput:.2f}",
             "switching": f"{-choice.switching:.2f}" if choice.switching else "0",
-            "net": f"{choice.net:.2f}" if is_held else f"{choice.net - found.held.net:+.2f}",
+            "net": f"{choice.net:.2f}" if is_held else f"{choice.net - found.held.net:+z.2f}",
         }
         own = zip(_letters(found), choice.holds, COLOURS, strict=False)
         layout = Text("\n").join(Text(f"{letter} {_grouped(held)}", style=colour) for letter, held, colour in own)

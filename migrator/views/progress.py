@@ -24,13 +24,24 @@ from workloads.serving.tally import Totals
 class RunView(View):
     """A run's progress: two lines a window and, in a terminal, a line that moves. Close it to remove that line.
 
-    Of a run that is resumed, windows whose plan (``n_planned``) or end (``n_settled``) stands in the log are not news.
+    A window's plan is told once the window before has been, though it is made earlier. New plans of a window's rest are
+    told only with ``verbose``. Of a run that is resumed, windows whose plan (``n_planned``) or end (``n_settled``)
+    stands in the log are not news.
     """
 
     def __init__(
-        self, config: Config, memory_slices: int, console: Console, n_planned: int = 0, n_settled: int = 0
+        self,
+        config: Config,
+        memory_slices: int,
+        console: Console,
+        n_planned: int = 0,
+        n_settled: int = 0,
+        *,
+        verbose: bool = False,
     ) -> None:
-        self._n_planned, self._n_settled = n_planned, n_settled
+        self._n_planned, self._n_settled, self._verbose = n_planned, n_settled, verbose
+        self._n_told = n_settled
+        self._waiting: dict[int, list[str]] = {}  # lines of windows before whose predecessor's end they came
         self._names = [tenant.name for tenant in config.tenants]
         self._memory_slices = memory_slices
         self._windows = config.windows
@@ -58,12 +69,23 @@ class RunView(View):
     def planned(self, planned: PlannedWindow) -> None:
         """Print what the plan promises."""
         if planned.window >= self._n_planned:
-            self._print(f"window {planned.window}: {_promise(planned)}", style="dim")
+            self._tell_plan(planned.window, f"window {planned.window}: {_promise(planned)}")
 
     def revised(self, planned: PlannedWindow, reason: str) -> None:
         """Print why there is a new plan, and what it promises."""
-        if planned.window >= self._n_planned - 1:  # the log may have been cut off in the last of those windows
-            self._print(f"window {planned.window}, {escape(reason)}: {_promise(planned)}", style="dim")
+        # The log may have been cut off in the last of those windows.
+        if self._verbose and planned.window >= self._n_planned - 1:
+            self._tell_plan(planned.window, f"window {planned.window}, {escape(reason)}: {_promise(planned)}")
+
+    def _tell_plan(self, window: int, line: str) -> None:
+        self._waiting.setdefault(window, []).append(line)
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        """Print what waits for no window's end any more."""
+        for window in sorted(one for one in self._waiting if one <= self._n_told):
+            for line in self._waiting.pop(window):
+                self._print(line, style="dim")
 
     def blind(self, seen: Blind) -> None:
         """Print that the driver does not answer, or of which seconds nobody can tell what stood."""
@@ -85,11 +107,15 @@ class RunView(View):
     def settled(self, window: int, totals: Totals) -> None:
         """Print the window's goodput."""
         if window >= self._n_settled:
-            self._print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals} requests")
+            self._print(f"window {window}: goodput {_goodput(totals)} of {totals.arrivals:,} requests")
+        self._n_told = max(self._n_told, window + 1)
+        self._tell_waiting()
 
     def close(self) -> None:
-        """Remove the line that moves."""
+        """Remove the line that moves, and print what still waits."""
         self._progress.stop()
+        self._n_told = self._windows
+        self._tell_waiting()
 
     def _print(self, line: str, style: str | None = None) -> None:
         self._console.print(line, style=style, soft_wrap=not self._console.is_terminal)

@@ -70,7 +70,7 @@ _CAUSES = {
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print the run's setting, a row for each window and tenant, and totals."""
+    """Print the run's setting, a row for each window and tenant, totals, and what was assumed."""
     _print_header(report, console)
     table, left_out = fitted(partial(_table, report), tuple(_HEADINGS), _DISPENSABLE, console)
     console.print(table)
@@ -95,6 +95,8 @@ def print_report(report: Report, console: Console) -> None:
     _print_floors(report, console)
     _print_start_ups(report, console)
     _print_ending(report, console)
+    for line in assumed_lines(report.header.assumed, left_out=("capability",)):
+        console.print(f"assumed: {escape(line)}", style="dim")
 
 
 def _print_header(report: Report, console: Console) -> None:
@@ -122,8 +124,6 @@ def _print_header(report: Report, console: Console) -> None:
             console.print(f"    trace: {escape(note)}")
         if derived := derived_profiles({name: point.derived for name, point in tenant.operating_points.items()}):
             console.print(f"    derived, not measured: {escape(derived)}")
-    for line in assumed_lines(header.assumed, left_out=("capability",)):
-        console.print(f"  assumed: {escape(line)}", style="dim")
 
 
 def _altered(header: RunStarted) -> Iterator[str]:

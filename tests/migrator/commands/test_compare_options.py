@@ -80,9 +80,9 @@ def test_another_table_of_profiles_is_used_and_named_in_table_json_and_page(call
     assert "service profiles: the shipped table, recorded" in call("compare", write_config(LOADED), *CHEAP)[1]
     code, out, _ = call(*arguments)
     assert code == 0
-    for text, table in ((out, str(path)), (page.read_text("utf-8"), path.name)):
+    for text in (out, page.read_text("utf-8")):
         assert "GPU: a100-80gb, simulated" in text
-        assert f"service profiles: {table}, recorded" in text
+        assert f"service profiles: {path.name}, recorded" in text
         assert "interference without partitions: 1 of what Mudi measured" in text
 
 

@@ -70,8 +70,8 @@ def test_a_run_that_was_cut_off_goes_on_and_reports_as_if_it_had_not_been(call: 
 def test_only_what_is_new_is_told_as_news(call: Call, whole: bytes) -> None:
     cut(whole)
     err = call("run", "--resume", RUN)[2]
-    news = [line.partition(" in ")[0] for line in err.splitlines() if line.startswith("window")]
-    assert news[:1] == ["window 1: planned"]
+    news = [" ".join(line.split()[:3]) for line in err.splitlines() if line.startswith("window")]
+    assert news[:2] == ["window 0: goodput", "window 1: planned"]
 
 
 def test_a_resumed_run_is_compared_with_another_policy_as_any_run_is(call: Call, whole: bytes) -> None:

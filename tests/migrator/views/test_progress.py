@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import io
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from rich.console import Console
 
 from executor.catalogue import gpu_model
 from executor.mig import OwnedLayout
+from migrator.execution.planning import PlannedWindow
 from migrator.views.progress import GridView, RunView
 from planner.problem import Owner, Task
 from tests.migrator.views.sweeps import sweep
@@ -62,3 +64,22 @@ def test_where_there_is_no_terminal_a_run_prints_only_lines_that_stay() -> None:
     view.close()
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == "window 0: goodput 75.00 % of 4 requests\n"
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_run_tells_windows_in_their_order_and_new_plans_of_the_rest_only_if_asked(verbose: bool) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    view = RunView(CONFIG, GPU.memory_slices, console, verbose=verbose)
+    planned = [
+        SimpleNamespace(window=window, plan=SimpleNamespace(infeasibility=None), verification=None) for window in (0, 1)
+    ]
+    for one in planned:  # the second one is planned ahead
+        view.planned(cast("PlannedWindow", one))
+    view.revised(cast("PlannedWindow", planned[0]), "10 s after the last plan")
+    view.settled(0, TOTALS)
+    view.settled(1, TOTALS)
+    view.close()
+    assert isinstance(console.file, io.StringIO)
+    told = [line.partition(": ")[0] for line in console.file.getvalue().splitlines()]
+    again = ["window 0, 10 s after the last plan"] if verbose else []
+    assert told == ["window 0", *again, "window 0", "window 1", "window 1"]
