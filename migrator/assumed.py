@@ -20,7 +20,7 @@ from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.policies.policy import AnyPolicy
 from planner.problem import Problem, Reconfiguration
 from workloads.profiles.pool_points import CONTEXT_MIB
-from workloads.profiles.shares import measured_for, sensitivity_of
+from workloads.profiles.shares import TURN_COST, measured_for, sensitivity_of
 from workloads.tenants import Tenant, drift_in
 
 RULE = "3 × inference of the same data (MIGRator)"
@@ -47,6 +47,7 @@ def assumed_in(
         found.append(_memory(setting))
     if setting.config.sharing.may_pool and (policy is None or policy.has_pools):
         found += [item for tenant in setting.tenants for item in _memory_in_pools(tenant)]
+        found += _turn_cost(setting)
     return tuple(found)
 
 
@@ -144,6 +145,15 @@ def _memory_in_pools(tenant: Tenant) -> Iterator[Assumed]:
         yield Assumed(tenant.name, "memory of a process beside weights", CONTEXT_MIB, "MiB", f"{source}; CUDA's")
     if any(row.batch_mib is None for row in tenant.rows):
         yield Assumed(tenant.name, "memory of some batches", 0.0, "MiB", source)
+
+
+def _turn_cost(setting: Setting) -> Iterator[Assumed]:
+    """What a turn after another tenant's is taken to cost, where neither the config nor a measurement says it."""
+    measured = setting.measured_turn_costs
+    unknown = [name for name, cost in measured.items() if cost is None]
+    if setting.config.sharing.turn_cost is None and unknown:
+        whose = "" if len(unknown) == len(measured) else f" of {', '.join(unknown)}"
+        yield Assumed(None, "turn_cost", TURN_COST, "", f"not in the service profiles{whose}")
 
 
 def _switching(setting: Setting) -> Assumed:

@@ -426,7 +426,7 @@ class SharingConfig(Section):
     """Whether tenants' inference may hold instances together, and what a turn after another tenant's costs there.
 
     ``pools`` are the pools themselves, all tenants in them, or who chooses: nobody (``off``) or the plan (``auto``).
-    ``turn_cost`` is the share by which a turn lasts longer that follows another member's.
+    ``turn_cost`` is the share by which a turn lasts longer that follows another member's; ``None``: as measured.
     """
 
     pools: Annotated[
@@ -434,7 +434,7 @@ class SharingConfig(Section):
         _either("off, auto, or a list of pools such as [[a, b], [c]], each a list of tenants, is needed"),
         BeforeValidator(_named_off),
     ] = "off"
-    turn_cost: Fraction = 0.05
+    turn_cost: Fraction | None = None
 
     @property
     def may_pool(self) -> bool:

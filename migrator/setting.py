@@ -11,6 +11,7 @@ from forecaster.forecast import Forecaster
 from migrator.config import Config
 from workloads.profiles.operating_point import OperatingPoint, point_of
 from workloads.profiles.pool_points import JointPoints
+from workloads.profiles.shares import TURN_COST
 from workloads.profiles.table import ServiceProfiles
 from workloads.tenants import Tenant
 
@@ -38,10 +39,31 @@ class Setting:
     profiles: ServiceProfiles
     warnings: tuple[str, ...] = ()
 
+    @property
+    def turn_cost(self) -> float:
+        """By which share a turn lasts longer that follows another tenant's: as configured, else the dearest measured.
+
+        It is one figure for all instances. A tenant that may share and was not measured counts with :data:`TURN_COST`.
+        """
+        given = self.config.sharing.turn_cost
+        costs = self.measured_turn_costs.values()
+        return given if given is not None else max((TURN_COST if t is None else t for t in costs), default=TURN_COST)
+
+    @property
+    def measured_turn_costs(self) -> Mapping[str, float | None]:
+        """What was measured of a turn, the dearest of each tenant that may share; ``None`` where nothing was."""
+        sharing = self.config.sharing
+        apart = {pool[0] for pool in sharing.listed or () if len(pool) == 1}
+        return {
+            tenant.name: max((row.turn_cost for row in tenant.rows if row.turn_cost is not None), default=None)
+            for tenant in self.tenants
+            if sharing.may_pool and not tenant.alone and tenant.name not in apart
+        }
+
     @cached_property
     def joint_points(self) -> JointPoints:
         """How pools are served, as planning takes it; what runs has the same batches and processes."""
-        return JointPoints(self.gpu, self.known_tenants, self.config.sharing.turn_cost)
+        return JointPoints(self.gpu, self.known_tenants, self.turn_cost)
 
     def joint_servings(self, members: Sequence[str]) -> Mapping[str, Mapping[str, OperatingPoint]]:
         """How an instance really serves each member of a pool, by profile: in the batches that planning chose."""

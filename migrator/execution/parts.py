@@ -125,7 +125,7 @@ def parts_on_instances(
     first_s = 0.0 if joins is None else joins.window * setting.config.window_s
     if queues is None:
         dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
-        weights, turn_cost = [tenant.weight for tenant in setting.tenants], setting.config.sharing.turn_cost
+        weights, turn_cost = [tenant.weight for tenant in setting.tenants], setting.turn_cost
         queues = SimulatedQueues(len(weights), jitter_of(setting), dispatch, weights=weights, turn_cost=turn_cost)
     if joins is not None:
         queues.begin(traffic.requests(first_s), first_s)

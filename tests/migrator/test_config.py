@@ -269,7 +269,7 @@ def test_pools_are_off_chosen_or_listed_and_read_back_equal(write_config, given,
     again.write_text(config_yaml(read_config(path)))
     for config in (read_config(path), read_config(again)):
         sharing = config.sharing
-        assert (sharing.pools, sharing.listed, sharing.may_pool, sharing.turn_cost) == (pools, listed, may_pool, 0.05)
+        assert (sharing.pools, sharing.listed, sharing.may_pool, sharing.turn_cost) == (pools, listed, may_pool, None)
 
 
 @pytest.mark.parametrize("word", ["off", "Off", "no", "false", "'off'"])

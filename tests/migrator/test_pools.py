@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 import yaml
 
 from migrator.assumed import assumed_in
-from migrator.config import read_config
+from migrator.config import config_yaml, read_config, validate_config
 from migrator.errors import ConfigError, ExitCode, InfeasibleError, exit_code_of
 from migrator.inputs import assemble
 from migrator.pools import as_shared, lacks_pools, require_pools
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
 from tests.migrator.conftest import SMALL
+from workloads.profiles.table import shipped_profiles, text_of
 
 
 def many(n_tenants: int, pools: Any = "off", **others: Any) -> dict[str, Any]:
@@ -63,7 +65,58 @@ def test_memory_that_is_not_known_is_assumed_where_instances_may_be_shared(write
     assert told("migrator", **auto, **{"tenants.1.alone": True}) == told("static", **auto) == told("migrator") == {}
 
 
-@pytest.mark.parametrize("pools", [[["vision", "language"]], [["vision"], ["language"]]])
+def with_turn_costs(path: Path, **costs: float) -> str:
+    """The shipped table with what a turn costs on the first profile of these models."""
+    rows = list(shipped_profiles().rows)
+    for model, cost in costs.items():
+        place = next(n for n, row in enumerate(rows) if row.model == model.replace("_", "-"))
+        rows[place] = replace(rows[place], turn_cost=cost)
+    path.write_text(text_of(rows))
+    return str(path)
+
+
+TOGETHER = [["vision", "language"]]
+APART = [["vision"], ["language"]]
+COSTS: list[tuple[dict[str, float], dict[str, Any], float, list[str]]] = [
+    ({}, {"pools": "auto"}, 0.05, [""]),
+    ({}, {"pools": TOGETHER}, 0.05, [""]),
+    ({}, {"pools": TOGETHER, "turn_cost": 0.0}, 0.0, []),
+    ({}, {"pools": "off"}, 0.05, []),
+    ({}, {"pools": APART}, 0.05, []),
+    ({"resnet50": 0.2, "bert_large": 0.01}, {"pools": "auto"}, 0.2, []),
+    ({"resnet50": 0.2, "bert_large": 0.01}, {"pools": TOGETHER, "turn_cost": 0.1}, 0.1, []),
+    ({"resnet50": 0.2, "bert_large": 0.01}, {"pools": APART}, 0.05, []),
+    ({"resnet50": 0.01, "bert_large": 0.0}, {"pools": TOGETHER}, 0.01, []),
+    ({"resnet50": 0.01}, {"pools": TOGETHER}, 0.05, [" of language"]),
+    ({"resnet50": 1.5}, {"pools": "auto"}, 1.5, [" of language"]),
+]
+
+
+@pytest.mark.parametrize(("measured", "sharing", "cost", "assumed"), COSTS)
+def test_a_turn_costs_what_the_config_says_else_the_dearest_measured_else_what_is_assumed(
+    write_config, tmp_path: Path, measured: dict[str, float], sharing: dict[str, Any], cost: float, assumed: list[str]
+) -> None:
+    table = with_turn_costs(tmp_path / "own.csv", **measured)
+    config = read_config(write_config({"profiles": table, "sharing": sharing, "tenants.0.batch": 2}))
+    again = validate_config(yaml.safe_load(config_yaml(config)), "again")
+    for setting in (assemble(config, "here")[0], assemble(again, "again")[0]):
+        assert setting.turn_cost == cost
+        told = [(item.tenant, item.value, item.source) for item in assumed_in(setting) if item.what == "turn_cost"]
+        assert told == [(None, 0.05, f"not in the service profiles{whose}") for whose in assumed]
+
+
+def test_plans_have_the_measured_cost_in_every_turn(write_config, tmp_path: Path) -> None:
+    def longer(cost: float, **given: float) -> list[float]:
+        table = with_turn_costs(tmp_path / "own.csv", resnet50=cost, bert_large=cost)
+        config = read_config(write_config({"profiles": table, "sharing": {"pools": TOGETHER, **given}}))
+        points = assemble(config, "here")[0].joint_points.of(["vision", "language"]).by_member
+        return [point.rate_rps / point.planned_rps for own in points.values() for point in own.values()]
+
+    assert set(longer(0.0)) == set(longer(0.25, turn_cost=0.0)) == {1.0}
+    assert longer(0.25) == pytest.approx([1.25] * len(longer(0.25)))
+
+
+@pytest.mark.parametrize("pools", [TOGETHER, APART])
 def test_listed_pools_are_refused_by_a_policy_without(write_config, pools: list[list[str]]) -> None:
     config = read_config(write_config({"sharing.pools": pools}))
     require_pools(config, "here", policy_of("oracle"))

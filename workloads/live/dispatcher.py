@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 from types import FrameType
@@ -100,8 +100,8 @@ class Setup:
         for name in ("silence_s", "hang_factor", "hang_s", "tick_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: {getattr(self, name)}: must be above 0")
-        if not 0 <= self.turn_cost <= 1:
-            raise ValueError(f"turn_cost: {self.turn_cost}: must lie in [0, 1]")
+        if not 0 <= self.turn_cost < inf:
+            raise ValueError(f"turn_cost: {self.turn_cost}: must be finite and at least 0")
         if not 0 < self.queue_bytes <= MOST_BATCH_BYTES // 2:
             raise ValueError(f"queue_bytes: {self.queue_bytes}: must lie in 1–{MOST_BATCH_BYTES // 2}")
 

@@ -99,7 +99,7 @@ def servable_rows(
     processes: Chosen = "auto",
     max_batch: int | None = None,
 ) -> tuple[ServiceRow, ...]:
-    """The rows among which a point is chosen, whatever the SLO, with what the table says of their memory.
+    """The rows among which a point is chosen, whatever the SLO, with what the table says of their memory and turns.
 
     Raises:
         ProfileTableError: As :func:`operating_points`.

@@ -20,6 +20,8 @@ Columns of ``OPTIONAL``, which may be left out, and whose cells may be empty:
   worker that serves; each in one row of a model. ``context_mib``: what a process takes beside weights and batches
   (CUDA's context, libraries); in one row of a model and profile.
 * ``batch_mib``: what the row's batches take at work, one in each of its processes, all together.
+* ``turn_cost``: the share by which a batch lasts longer that follows another model's in the same instance; in one row
+  of a model and profile.
 
 A combination without a row was not measured, or did not run: nothing is placed there.
 
@@ -66,8 +68,8 @@ from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
 _START = ("library_s", "model_s", "slowdown_per_other")
-_MEMORY = ("weights_mib", "context_mib", "batch_mib", "training_mib")
-OPTIONAL = ("derived", "training_rps", *_START, *_MEMORY)
+_LAST = ("weights_mib", "context_mib", "batch_mib", "training_mib", "turn_cost")
+OPTIONAL = ("derived", "training_rps", *_START, *_LAST)
 
 GFLOPS = {"vit-b-16": 17.56, "convnext-base": 15.36}
 """Work of one inference at 224×224. Source: MIGRator's paper, Table 3."""
@@ -142,6 +144,7 @@ class ServiceRow:
         context_mib: What else a process on the profile takes before it serves, ≥ 0; likewise.
         batch_mib: The row's batches at work, one a process, ≥ 0; ``None`` where it is not known.
         training_mib: What training takes beyond a worker that serves, ≥ 0; as ``weights_mib``.
+        turn_cost: By which share a batch lasts longer after another model's, ≥ 0; as ``context_mib``.
     """
 
     source: str
@@ -159,6 +162,7 @@ class ServiceRow:
     context_mib: float | None = None
     batch_mib: float | None = None
     training_mib: float | None = None
+    turn_cost: float | None = None
 
     def stretched(self, factor: float) -> ServiceRow:
         """The row if every batch took ``factor`` > 0 times as long."""
@@ -239,7 +243,7 @@ class ServiceProfiles:
         return {row.profile: row.training_rps for row in self.of(gpu, model) if row.training_rps is not None}
 
     def with_memory(self, gpu: str, model: str) -> tuple[ServiceRow, ...]:
-        """The rows of :meth:`of`, each with what any of them says of memory on its profile.
+        """The rows of :meth:`of`, each with what any of them says of memory and turns on its profile.
 
         Raises:
             ProfileTableError: As :meth:`of`.
@@ -248,8 +252,15 @@ class ServiceProfiles:
         weights_mib = next((row.weights_mib for row in rows if row.weights_mib is not None), None)
         training_mib = next((row.training_mib for row in rows if row.training_mib is not None), None)
         contexts_mib = {row.profile: row.context_mib for row in rows if row.context_mib is not None}
+        turn_costs = {row.profile: row.turn_cost for row in rows if row.turn_cost is not None}
         return tuple(
-            replace(row, weights_mib=weights_mib, context_mib=contexts_mib.get(row.profile), training_mib=training_mib)
+            replace(
+                row,
+                weights_mib=weights_mib,
+                context_mib=contexts_mib.get(row.profile),
+                training_mib=training_mib,
+                turn_cost=turn_costs.get(row.profile),
+            )
             for row in rows
         )
 
@@ -308,9 +319,9 @@ def text_of(rows: Sequence[ServiceRow]) -> str:
         start = ("", "", "") if row.start is None else map(_digits, astuple(row.start))
         training = "" if row.training_rps is None else _digits(row.training_rps)
         figures = (_digits(row.latency_s * 1000), _digits(row.throughput_rps))
-        memory = ["" if mib is None else _digits(mib) for mib in (getattr(row, column) for column in _MEMORY)]
+        last = ["" if one is None else _digits(one) for one in (getattr(row, column) for column in _LAST)]
         key = (row.source, row.gpu, row.model, row.profile, row.batch, row.processes)
-        writer.writerow((*key, *figures, row.derived, training, *start, *memory))
+        writer.writerow((*key, *figures, row.derived, training, *start, *last))
     return text.getvalue()
 
 
@@ -367,7 +378,7 @@ def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
         training_rps=_positive(where, "training_rps", cells["training_rps"]) if cells.get("training_rps") else None,
         start=_start(where, cells),
         weights_mib=_positive(where, "weights_mib", cells["weights_mib"]) if cells.get("weights_mib") else None,
-        **{column: _figure(where, column, cells[column], 0.0) for column in _MEMORY[1:] if cells.get(column)},
+        **{column: _figure(where, column, cells[column], 0.0) for column in _LAST[1:] if cells.get(column)},
     )
 
 
@@ -393,6 +404,8 @@ def _once(row: ServiceRow) -> Iterator[tuple[tuple[object, ...], str]]:
         yield ("context", *row.key[:3]), f"context_mib of {row.model} on {row.gpu} {row.profile}"
     if row.training_mib is not None:
         yield ("memory of training", *row.key[:2]), f"training_mib of {row.model} on {row.gpu}"
+    if row.turn_cost is not None:
+        yield ("turns", *row.key[:3]), f"turn_cost of {row.model} on {row.gpu} {row.profile}"
 
 
 def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[tuple[float, str]]:

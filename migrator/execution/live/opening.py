@@ -238,7 +238,7 @@ def live_parts(
         workers = LiveWorkers(site, real.gpu, clock, models, tenants, entries, setting.config.window_s, run)
 
         def begin() -> None:
-            site.open(clock, [tenant.name for tenant in setting.tenants], door, setting.config.sharing.turn_cost)
+            site.open(clock, [tenant.name for tenant in setting.tenants], door, setting.turn_cost)
             machine.begin()
 
         parts = parts_on_instances(

@@ -31,7 +31,7 @@ def test_twenty_is_more_than_a_gpu_has_instances_for(call: Call) -> None:
     assert call("init", "twenty")[0] == 0
     setting, _ = assemble(read_config(Path("twenty.yaml")), "twenty.yaml")
     names = {tenant.name for tenant in setting.tenants}
-    found = JointPoints(setting.gpu, setting.known_tenants, setting.config.sharing.turn_cost).of(list(names))
+    found = JointPoints(setting.gpu, setting.known_tenants, setting.turn_cost).of(list(names))
     assert (len(names), setting.config.sharing.pools, setting.config.load) == (20, "auto", 0.5)
     assert (found.infeasible, "7g.80gb" in found.points) == (None, True)
     assert "bert-large" not in {tenant.model for tenant in setting.tenants}

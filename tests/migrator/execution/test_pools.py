@@ -96,7 +96,7 @@ def test_one_instance_for_two_is_served_as_the_kernel_has_it() -> None:
         lanes.append(Lane(item.instance, tuple(servers)))
     requests = traffic.requests(setting.config.window_s)
     accuracies = [AccuracyTimeline((0.0,), (tenant.accuracy_in(0).before,)) for tenant in setting.tenants]
-    weights, cost = [tenant.weight for tenant in setting.tenants], setting.config.sharing.turn_cost
+    weights, cost = [tenant.weight for tenant in setting.tenants], setting.turn_cost
     _, piece = advance(
         requests, PoolState.at_start(2), lanes, accuracies, np.inf, jitter_of(setting), weights=weights, turn_cost=cost
     )

@@ -6,6 +6,7 @@ Nothing here waits for time to pass: each step waits for the message, or the end
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import signal
 import stat
@@ -23,6 +24,7 @@ from live_site import PATIENCE_S, SURROUNDINGS, Site, site_in
 
 from executor.messages import as_text, packed
 from tests.ending import ends
+from workloads.live.dispatcher import Setup
 from workloads.live.messages import (
     MOST_BYTES,
     TO_CLIENT,
@@ -724,3 +726,10 @@ def test_a_client_that_does_not_wait_is_told_that_nobody_is_there(tmp_path: Path
             peer.send(Request(0, "vision", 0.0, 1.0, b""))
     finally:
         peer.close()
+
+
+@pytest.mark.parametrize("cost", [-0.01, math.nan, math.inf])
+def test_a_turn_costs_a_share_that_has_an_end(tmp_path: Path, cost: float) -> None:
+    assert Setup(tmp_path, ("a",), turn_cost=1.5).turn_cost == 1.5
+    with pytest.raises(ValueError, match=r"^turn_cost: .*: must be finite and at least 0$"):
+        Setup(tmp_path, ("a",), turn_cost=cost)

@@ -408,6 +408,8 @@ MEASURED = ("", "250", "0.4", "0.6", "0.1")
 
 MEMORY = ("330.2", "1360", "12.5", "0")
 
+TURN = ("0.08",)
+
 
 def with_optional(*rows: tuple[str, ...]) -> str:
     header = (*COLUMNS, *OPTIONAL)
@@ -468,6 +470,13 @@ def test_memory_stands_in_one_row_of_a_model_but_that_of_batches() -> None:
     assert told == [(330.2, 1360.0, 12.5, 0.0), (None, None, 40.0, None)]
 
 
+def test_a_turn_s_cost_stands_in_one_row_of_a_profile_and_holds_for_all_of_them() -> None:
+    costly = (*GOOD, *[""] * 9, "0.08"), another("4"), (*GOOD[:3], "2g.12gb", *GOOD[4:])
+    table = parse_profiles("mine", with_optional(*costly))
+    assert [row.turn_cost for row in table.rows] == [0.08, None, None]
+    assert [row.turn_cost for row in table.with_memory("a30-24gb", "vit")] == [0.08, 0.08, None]
+
+
 def test_a_table_without_them_has_neither() -> None:
     table = parse_profiles("mine", f"{HEADER}\n{','.join(GOOD)}\n")
     assert (table.training_rps("a30-24gb", "vit"), table.start("a30-24gb", "vit")) == ({}, None)
@@ -480,6 +489,9 @@ BAD_MEASURED = {
     "a context below": ((*GOOD, *[""] * 5, "", "-1", "", ""), "line 2: context_mib is '-1'; a number from 0 to"),
     "a batch of none": ((*GOOD, *[""] * 5, "", "", "nan", ""), "line 2: batch_mib is 'nan'; a number from 0 to"),
     "training in words": ((*GOOD, *[""] * 5, "", "", "", "2 GiB"), "line 2: training_mib is '2 GiB'; a number"),
+    "a turn that saves time": ((*GOOD, *[""] * 9, "-0.01"), "line 2: turn_cost is '-0.01'; a number from 0 to 1e"),
+    "a turn without end": ((*GOOD, *[""] * 9, "inf"), "line 2: turn_cost is 'inf'; a number from 0 to 1e"),
+    "a turn in percent": ((*GOOD, *[""] * 9, "5 %"), "line 2: turn_cost is '5 %'; a number from 0 to 1e"),
     "a start before it": ((*GOOD, "", "", "1", "-1", "0"), "line 2: model_s is '-1'; a number from 0 to"),
 }
 
@@ -499,11 +511,12 @@ def test_what_is_measured_of_a_model_is_checked(case: str) -> None:
         (("", "", "", "", "", "5"), "weights_mib"),
         (("", "", "", "", "", "", "5"), "context_mib"),
         (("", "", "", "", "", "", "", "", "5"), "training_mib"),
+        (("", "", "", "", "", "", "", "", "", "5"), "turn_cost"),
     ],
 )
 def test_what_holds_for_several_rows_is_told_once(cells: tuple[str, ...], what: str) -> None:
     with pytest.raises(ProfileTableError, match=f"line 3: {what} of vit on a30-24gb.* stands in line 2 already"):
-        parse_profiles("mine", with_optional((*GOOD, *MEASURED, *MEMORY), (*another("4"), *cells)))
+        parse_profiles("mine", with_optional((*GOOD, *MEASURED, *MEMORY, *TURN), (*another("4"), *cells)))
 
 
 def test_a_column_twice_is_refused() -> None:
@@ -512,5 +525,6 @@ def test_a_column_twice_is_refused() -> None:
 
 
 def test_what_is_written_reads_the_same() -> None:
-    rows = parse_profiles("mine", with_optional((*GOOD, *MEASURED, *MEMORY), (*another("4"), "guessed"))).rows
+    costly = (*GOOD, *MEASURED, *MEMORY, *TURN)
+    rows = parse_profiles("mine", with_optional(costly, (*another("4"), "guessed"))).rows
     assert parse_profiles("again", text_of(rows)).rows == rows
