@@ -208,12 +208,13 @@ def live_parts(
 
     Raises:
         ConfigError: An SLO is too short for the shares of this CPU, pools are listed where an instance takes one
-            process, or a model or its data cannot be had.
+            process, or no profile serves one; or a model or its data cannot be had.
         LiveError: A process that the run cannot do without is gone.
         WireError: The folder cannot be used.
         GpuError: The driver does not say what stands.
     """
     _refuse_unknown(setting)
+    _refuse_unserved(setting)
     _mind_short_slos(setting, real.gpu)
     turns_by = _turns_of_pools(setting, real.gpu)
     asked = setting.config.front_door
@@ -352,6 +353,18 @@ def _refuse_unknown(setting: Setting) -> None:
             options_of(entry)
         except WorkloadError as error:
             raise ConfigError(f"tenants.{entry.name}: {error}") from None
+
+
+def _refuse_unserved(setting: Setting) -> None:
+    """Refuse pools that no profile serves, as for want of memory, before anything is trained.
+
+    Raises:
+        ConfigError: Naming the pool, the table, the profile, and what is too little.
+    """
+    for pool in setting.config.sharing.listed or ():
+        reason = setting.joint_points.of(pool).infeasible if len(pool) > 1 else None
+        if reason is not None:
+            raise ConfigError(f"sharing.pools: the pool of {', '.join(pool)} ({setting.profiles.name}): {reason}")
 
 
 def _new_folder(run: Path) -> Path:

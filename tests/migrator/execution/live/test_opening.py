@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,13 @@ from workloads.serving.requests import Requests
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.opening import AGAIN_S, GRACE_S, LiveQueues
+from migrator.config import validate_config
+from migrator.errors import ConfigError, ExitCode, exit_code_of
+from migrator.execution.live.opening import AGAIN_S, GRACE_S, LiveQueues, _refuse_unserved
 from migrator.execution.live.site import Site
+from migrator.inputs import assemble
+from tests.migrator.conftest import SMALL, changed
+from workloads.profiles.table import shipped_profiles, text_of
 
 
 class StandIn(Site):
@@ -118,3 +124,24 @@ def test_what_nobody_answers_does_not_hold_up_the_end_for_ever(site: StandIn) ->
     queues = LiveQueues(site, 2, end_s=2.5)
     queues.advance(before(3.0), {}, (), 2.6 + 4 * GRACE_S)
     assert [(dict(state.busy_until), state.head) for state in queues.states] == [({}, 4), ({}, 4)]
+
+
+def test_members_too_large_for_every_instance_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    table = tmp_path / "own.csv"
+    rows = [replace(row, weights_mib=None) for row in shipped_profiles().rows]
+    for weights_mib, fits in ((30_000.0, True), (50_000.0, False)):
+        first = {row.model: place for place, row in reversed(list(enumerate(rows)))}
+        for model in ("resnet50", "bert-large"):
+            rows[first[model]] = replace(rows[first[model]], weights_mib=weights_mib)
+        table.write_text(text_of(rows))
+        changes = {"profiles": str(table), "sharing.pools": [["vision", "language"]]}
+        setting, _ = assemble(validate_config(changed(SMALL, changes), "small"), "small")
+        if fits:
+            _refuse_unserved(setting)
+            continue
+        said = (
+            r"sharing.pools: the pool of vision, language \(.*own.csv\): .*on 7g.80gb, .* MiB .* they take 10\d,\d+ at"
+        )
+        with pytest.raises(ConfigError, match=said) as caught:
+            _refuse_unserved(setting)
+        assert exit_code_of(caught.value) is ExitCode.BAD_INPUT
