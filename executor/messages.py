@@ -24,6 +24,9 @@ Moment = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Seconds = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
 """How long something takes: finite, and at least 0."""
 
+Mebibytes = Seconds
+"""How much memory something takes; likewise."""
+
 Kind = TypeVar("Kind")
 
 

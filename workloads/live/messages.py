@@ -24,7 +24,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from executor import messages
-from executor.messages import Allowed, Count, MessageError, Moment, Seconds
+from executor.messages import Allowed, Count, Mebibytes, MessageError, Moment, Seconds
 
 MOST_BYTES = 16 * 2**20
 """Of one message, but for those that hold a batch."""
@@ -128,12 +128,19 @@ class Hello(Message, frozen=True):
 
 
 class Ready(Message, frozen=True):
-    """The worker is warm: how long it took to load libraries, then the model, then to answer a first batch."""
+    """The worker is warm: how long it took to load libraries, then the model, then to answer a first batch.
+
+    Attributes:
+        weights_mib: What making the model took of memory, if the worker weighs itself and it can be told.
+        context_mib: What else the process holds by now, likewise.
+    """
 
     library_s: Seconds
     model_s: Seconds
     warm_up_s: Seconds
     version: Text
+    weights_mib: Mebibytes | None = None
+    context_mib: Mebibytes | None = None
 
 
 class Credit(Message, frozen=True):
@@ -166,6 +173,7 @@ class Answers(Message, frozen=True):
     Attributes:
         service_s: How long the model took.
         credit: As in :class:`Credit`; 0: the worker takes no further batch.
+        batch_mib: What the batch took of memory, told with a worker's first one of a size if it weighs itself.
     """
 
     most_bytes: ClassVar[int] = MOST_BATCH_BYTES
@@ -174,6 +182,7 @@ class Answers(Message, frozen=True):
     version: Text
     service_s: Seconds
     credit: Count
+    batch_mib: Mebibytes | None = None
 
     def __post_init__(self) -> None:
         if not 0 < len(self.ids) == len(self.answers) <= MOST_BATCH:

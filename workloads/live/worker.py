@@ -24,6 +24,7 @@ from typing import Any
 from executor.messages import value_in
 from executor.zygote import Reporter
 from workloads.errors import WorkloadError
+from workloads.live.memory import Memory, Where, held
 from workloads.live.messages import (
     MOST_BATCH_BYTES,
     TO_WORKER,
@@ -68,6 +69,7 @@ class Setup:
         sample: unless this file holds an input that fills it.
         splits_batches: Where a batch as a whole has no answer, each of its inputs is tried alone.
         hold: Wait warm until told to serve.
+        weighs: It tells what memory it takes, there.
         environment: Set before any library is loaded, as ``CUDA_VISIBLE_DEVICES``.
         heartbeat_s: How often it says that it lives.
         silence_s: It leaves when the dispatcher has not answered for so long.
@@ -89,6 +91,7 @@ class Setup:
     sample: Path | None = None
     splits_batches: bool = True
     hold: bool = False
+    weighs: Where = "nowhere"
     environment: Mapping[str, str] = field(default_factory=dict)
     heartbeat_s: float = 0.5
     silence_s: float = 5.0
@@ -171,6 +174,8 @@ class _Worker:
         self._heart = _Heart(setup, parent)
         self._version = setup.version
         self._draining = False
+        self._rest: Memory | None = None  # as it became warm
+        self._weighed: set[int] = set()
 
     def drain(self, _: int = 0, __: FrameType | None = None) -> None:
         """Leave once the batch under way is done; also on SIGTERM."""
@@ -223,16 +228,20 @@ class _Worker:
             imported(module, setup.model)
         make = factory(setup.model)
         imported_s = perf_counter()
+        bare = held(setup.weighs)
         model = made_by(make, setup.model, setup.options)
         if setup.weights is not None:
             error = take_weights(model, setup.weights)
             if error:
                 raise ModelError(f"model {setup.model!r}: {error}")
+        made = held(setup.weighs)
         made_s = perf_counter()
         if (sample := _sample(setup)) is not None:
             answers_of(model, [sample] * setup.batch_limit)
         self._heart.busy_since_s, self._heart.state = None, State.WARM
-        self._peer.send(Ready(imported_s - begin_s, made_s - imported_s, perf_counter() - made_s, self._version))
+        took_s = imported_s - begin_s, made_s - imported_s, perf_counter() - made_s
+        self._rest = held(setup.weighs)
+        self._peer.send(Ready(*took_s, self._version, *_resident_mib(bare, made, self._rest)))
         self._reached(State.WARM)
         return model
 
@@ -241,16 +250,27 @@ class _Worker:
         self._peer.send(Credit(self._setup.batch_limit))
 
     def _answer(self, model: Model, batch: Batch) -> None:
+        weighs = self._rest is not None and len(batch.ids) not in self._weighed
+        if weighs:
+            held(self._setup.weighs)  # the peak begins anew
         begin_s = self._heart.busy_since_s = perf_counter()
         answers = _answered(model, batch.payloads, splits=self._setup.splits_batches)
         if sum(len(answer) for answer in answers if isinstance(answer, bytes)) > MOST_BATCH_BYTES // 2:
             answers = [NoAnswer("the batch's answers are too large to send")] * len(answers)
         credit = 0 if self._draining else self._setup.batch_limit
-        self._peer.send(Answers(batch.ids, tuple(answers), self._version, perf_counter() - begin_s, credit))
+        service_s = perf_counter() - begin_s
+        batch_mib = self._batch_mib(len(batch.ids)) if weighs else None
+        self._peer.send(Answers(batch.ids, tuple(answers), self._version, service_s, credit, batch_mib))
         self._heart.busy_since_s = None
         n_batches, n_answers, n_failures = self._heart.counts
         n_failed = sum(isinstance(answer, NoAnswer) for answer in answers)
         self._heart.counts = (n_batches + 1, n_answers + len(answers), n_failures + n_failed)
+
+    def _batch_mib(self, n_requests: int) -> float | None:
+        """What the batch just answered has taken beyond a worker at rest."""
+        self._weighed.add(n_requests)
+        now = held(self._setup.weighs)
+        return None if now is None or self._rest is None else max(0.0, now.peak_mib - self._rest.own_mib)
 
     def _load(self, model: Model, load: Load) -> None:
         begin_s = self._heart.busy_since_s = perf_counter()
@@ -260,6 +280,14 @@ class _Worker:
         if not error:
             self._version = load.version
         self._peer.send(Loaded(self._setup.worker, self._version, swap_s, error))
+
+
+def _resident_mib(bare: Memory | None, made: Memory | None, warm: Memory | None) -> tuple[float | None, float | None]:
+    """What the weights take, and all else before a batch; ``bare`` is nothing where CUDA began with the model."""
+    if made is None or warm is None:
+        return None, None
+    weights_mib = max(0.0, made.own_mib - (0.0 if bare is None else bare.own_mib))
+    return weights_mib, None if warm.else_mib is None else max(0.0, warm.own_mib + warm.else_mib - weights_mib)
 
 
 def _sample(setup: Setup) -> bytes | None:

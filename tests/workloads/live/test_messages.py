@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, msgpack
 from msgspec.structs import fields
 
-from executor.messages import Allowed, Count, MessageError, Moment, Seconds, packed
+from executor.messages import Allowed, Count, Mebibytes, MessageError, Moment, Seconds, packed
 from workloads.live.messages import (
     FROM_HEART,
     MOST_BATCH,
@@ -41,6 +41,7 @@ VALUES: dict[object, st.SearchStrategy[object]] = {
     Count: COUNTS,
     Moment: st.floats(allow_nan=False, allow_infinity=False),
     Seconds: SECONDS,
+    Mebibytes | None: st.none() | SECONDS,
     Text: TEXTS,
     bytes: st.binary(),
     bytes | None: st.none() | st.binary(),
