@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal, Self
 
@@ -35,7 +36,19 @@ from migrator.console import escape, note, output, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.execution.real import RealGpu
 from migrator.outputs import require_writable, write_output
-from migrator.profiling.record import Figure, Figures, Record, Stretch, View, failures, figures, measured_start, rows
+from migrator.profiling.record import (
+    Figure,
+    Figures,
+    Record,
+    Stretch,
+    View,
+    failures,
+    figures,
+    measured_start,
+    rounds_costs,
+    rows,
+    turn_costs,
+)
 from migrator.profiling.stages import Asked, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
 from workloads.profiles.table import parse_profiles, text_of
@@ -51,8 +64,13 @@ ENOUGH_RATE = 0.9
 """A larger profile that does less than this share of what a smaller one does is no larger one's figure."""
 
 
+MOST_SPREAD = 0.2
+"""By how much rounds of turns may differ, as shares; those that do say little."""
+
+
 @with_examples(
     "profile mlp cnn --gpu cpu-1.6-in-7 --coarse",
+    "profile mlp --beside cnn --gpu cpu-1.6-in-7 --coarse",
     "profile resnet50:cifar10 my_module:make_model:digits --gpu nvml --processes 1,2,3",
 )
 def profile_command(
@@ -86,6 +104,12 @@ def profile_command(
     seconds: Annotated[
         float | None, typer.Option(min=0.1, max=3600, help="How long each stage is measured. Default: 3; coarse: 0.75.")
     ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL[:BENCHMARK]", help="Measure, too, what it costs to take turns with this one in an instance."
+        ),
+    ] = None,
     training: Annotated[
         Literal["naive", "replay"],
         typer.Option(case_sensitive=False, help="How a retraining goes through its samples."),
@@ -107,6 +131,7 @@ def profile_command(
         OtherControllerError: Another controller has the GPU.
     """
     default_s, default_batches = COARSE if coarse else PLENTY
+    other = None if beside is None else named(beside)
     asked = Asked(
         profiles=(),  # the GPU's, once it is open
         batches=tuple(sorted(set(default_batches if batches is None else _counts("--batches", batches)))),
@@ -114,22 +139,25 @@ def profile_command(
         seconds=seconds or default_s,
         training=training,
         is_coarse=coarse,
+        beside=None if other is None else other.text,
     )
     asked_for = [named(text) for text in models]
     twice = next((item.model for item in asked_for if [i.model for i in asked_for].count(item.model) > 1), None)
     if twice is not None:
         raise MigratorError(f"model {twice} is given twice; a table holds it once")
     require_writable("--out", out)
-    require_live(asked_for)
+    require_live(asked_for if other is None else [*asked_for, other])
     folder = state or state_folder()
     with _opened(gpu, index, folder, beside_others=beside_others) as (real, label), TemporaryDirectory() as files:
         subjects = {item.model: subject(item, sample, data, Path(files)) for item in asked_for}
+        if other is not None:
+            subjects |= {other.text: subject(other, sample, data, Path(files))}
         asked = replace(asked, profiles=_profiles(real.gpu.model, profiles))
         others = tuple(item for item in real.gpu.instances() if not real.journal.is_ours(item))
         plan = stages(
             real.gpu.model,
             asked,
-            [(item.model, item.lesson is not None) for item in subjects.values()],
+            [(item.model, subjects[item.model].lesson is not None) for item in asked_for],
             [item.placement for item in others],
         )
         settings = {
@@ -145,6 +173,7 @@ def profile_command(
             "sample": None if sample is None else str(sample),
             "data": None if data is None else str(data),
             "coarse": asked.is_coarse,
+            "beside": asked.beside,
             "others' instances": [str(item.placement) for item in others],
         }
         with Record(out.with_name(f"{out.name}.partial"), settings) as record:
@@ -192,8 +221,12 @@ def _tell(gpu: DriverGpu, label: str, asked: Asked, plan: Sequence[Stage], recor
     if not any(figure.stage.load.strategy is None for figure in found):
         raise MigratorError("no model answered on any profile, so there is no table")
     _print(found, record, label)
-    warn_of((*_disturbed(gpu, found), *_reversed(gpu, found)))
-    text = text_of(list(rows(gpu.model, f"migrator profile, {label}", asked.profiles, found, record)))
+    turns = turn_costs(plan, record)
+    for (model, profile), costs in turns.items():
+        each = ", ".join(f"batch {batch} {100 * median(own):+.1f} %" for batch, own in costs.items())
+        output().print(escape(f"{model} in turns with {asked.beside} on {profile}: {each}"), soft_wrap=True)
+    warn_of((*_disturbed(gpu, found), *_reversed(gpu, found), *_unsure(turns)))
+    text = text_of(list(rows(gpu.model, f"migrator profile, {label}", asked.profiles, found, record, turns)))
     warn_of(parse_profiles(str(out), text).warnings)
     write_output("--out", out, text)
     record.finish()
@@ -295,6 +328,19 @@ def _reversed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
         )
 
 
+def _unsure(turns: Mapping[tuple[str, str], Mapping[int, Sequence[float]]]) -> Iterator[str]:
+    """Where rounds of turns contradict each other, but for the two outermost."""
+    middles = [(own[1], own[-2], *key, batch) for key, costs in turns.items() for batch, own in costs.items()]
+    unsure = [one for one in middles if one[1] - one[0] > MOST_SPREAD]
+    if unsure:
+        low, high, model, profile, batch = max(unsure, key=lambda one: one[1] - one[0])
+        yield (
+            f"{len(unsure)} of {len(middles)} costs of turns are unsure, because the machine was disturbed or rounds "
+            f"were too short (--seconds); at worst {model} on {profile}, batch {batch}: "
+            f"{100 * low:+.0f} to {100 * high:+.0f} %"
+        )
+
+
 def _print(found: Sequence[Figure], record: Record, label: str) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("model", "profile", "processes", "batch", "mean ms", "median", "p95", "a second"):
@@ -376,7 +422,8 @@ class _Progress(View):
         self._n_done, self._n_timed = self._n_done + 1, self._n_timed + 1
         self._bar.update(self._task, advance=1, left=self._left)
         if not self._console.is_terminal:
-            rates = ", ".join(f"{name} {_rate_text(found)}" for name, found in figures.items())
+            text_of_one = _rate_text if stage.load.beside is None else _turn_text
+            rates = ", ".join(f"{name} {text_of_one(found)}" for name, found in figures.items())
             done = f"{self._n_done} of {self._n_stages}, {self._left}"
             self._console.print(f"{done}: {escape(stage.key)}: {escape(rates)}", soft_wrap=True)
 
@@ -389,3 +436,7 @@ class _Progress(View):
 
 def _rate_text(found: tuple[Stretch, ...] | str) -> str:
     return "none" if isinstance(found, str) else f"{sum(one.n_samples / one.span_s for one in found):,.1f}/s"
+
+
+def _turn_text(found: tuple[Stretch, ...] | str) -> str:
+    return "none" if isinstance(found, str) else f"{100 * median(rounds_costs(found)):+.1f} % in turns"

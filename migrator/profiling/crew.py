@@ -2,7 +2,8 @@
 
 A crew stands in for the dispatcher of live workers: one that has answered a batch is given the next at once. The time
 from the end of one batch to the end of the next is taken here, messages included, as a dispatcher would see it. What
-the steps of a retraining take is told by its trainer.
+the steps of a retraining take is told by its trainer. Two models take turns as in a lane of the dispatcher: when one
+has answered, the other is given its batch.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import zmq
+from msgspec.structs import replace as with_
 
+from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
 from executor.errors import GpuError
 from executor.gpu import GpuInstance
@@ -45,6 +48,19 @@ from workloads.live.worker import Setup
 
 LEAST_PASSES = 3
 """A stretch holds no fewer batches or steps, however long they take."""
+
+TURN_ROUNDS = 5
+"""So often batches in succession and in turns are measured, by turns; an odd number has a middle one."""
+
+
+def together(told: Iterable[tuple[Stretch, ...] | str]) -> tuple[Stretch, ...] | str:
+    """All stretches, or why one is missing."""
+    found: tuple[Stretch, ...] = ()
+    for one in told:
+        if isinstance(one, str):
+            return one
+        found += one
+    return found
 
 
 class Stopwatch:
@@ -110,10 +126,11 @@ _ENDLESS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a process belongs: the instance, and its number among the processes there, from 0."""
+    """Where a process belongs: the instance, its number among the processes there, from 0, and whose model it has."""
 
     instance: GpuInstance
     number: int
+    is_beside: bool = False
 
 
 @dataclass(eq=False)
@@ -125,6 +142,8 @@ class _Member:
         forked_s: When it ran; ``warm_s``: when it had loaded everything; ``entered_s``: when it was in its instance.
         ready: What it told as it became warm, if it is a worker.
         batch: With what it is kept busy; ``None`` while it may rest.
+        then: Who is given its batch when this one has answered; ``None``: itself.
+        batch_mib: What its batches take of memory, by size.
         sent_s: When it was given the batch that it has, or had ended the one before; ``None``: it has none.
         error: Why there is no figure of the load under way.
         lost: Why it is of no more use.
@@ -139,6 +158,8 @@ class _Member:
     entered_s: float = 0.0
     ready: Ready | None = None
     batch: bytes | None = None
+    then: _Member | None = None
+    batch_mib: dict[int, float] = field(default_factory=dict)
     sent_s: float | None = None
     stopwatch: Stopwatch = field(default_factory=lambda: Stopwatch(1.0, lambda: 0.0))
     error: str = ""
@@ -151,7 +172,17 @@ class _Member:
 
     @property
     def failure(self) -> str:
-        return self.lost or self.error
+        return self.lost or self.error or ("" if self.then is None else self.then.lost or self.then.error)
+
+    def told(self, n_requests: int) -> tuple[Stretch] | str:
+        """What was measured of batches so large, or of a retraining; or why nothing was."""
+        stretch = self.stopwatch.stretch
+        if stretch is None:
+            return self.failure
+        if (ready := self.ready) is None:
+            return (stretch,)
+        memory = {"weights_mib": ready.weights_mib, "context_mib": ready.context_mib}
+        return (with_(stretch, **memory, batch_mib=self.batch_mib.get(n_requests)),)
 
     @property
     def start(self) -> StartPhases:
@@ -167,13 +198,18 @@ class _Member:
 
 
 class Crew:
-    """The processes of one model in one layout. A context, at whose end they are gone. For the zygote's thread."""
+    """The processes of one model in one layout, and of another that takes turns with it, if there is one.
 
-    def __init__(self, gpu: DriverGpu, zygote: Zygote, subject: Subject, folder: Path) -> None:
+    A context, at whose end they are gone. For the zygote's thread.
+    """
+
+    def __init__(
+        self, gpu: DriverGpu, zygote: Zygote, subject: Subject, folder: Path, beside: Subject | None = None
+    ) -> None:
         """No process yet; sockets, logs and what trainers tell are in ``folder``."""
         self._gpu, self._zygote, self._subject, self._folder = gpu, zygote, subject, folder
+        self._beside = subject if beside is None else beside
         self._members: dict[Slot, _Member] = {}
-        self._sample = subject.sample.read_bytes()
         self._sockets = private_folder(folder / "sockets")
         self._context = zmq.Context()
         self._router = router(self._context, self._sockets, WORKERS, MOST_BATCH_BYTES)
@@ -192,21 +228,55 @@ class Crew:
             self._router.close()
             self._context.term()
 
-    def start(self, slots: Iterable[Slot]) -> dict[Slot, StartPhases | str]:
-        """Workers that are not there yet are asked for at the same time: how long each took, or why it is not there."""
-        members = [self._worker(slot) for slot in slots if slot not in self._members]
+    def start(self, slots: Iterable[Slot], *, weighs: bool = True) -> dict[Slot, StartPhases | str]:
+        """Workers that are not there yet are asked for at the same time: how long each took, or why it is not there.
+
+        If it ``weighs`` itself, it takes longer.
+        """
+        members = [self._worker(slot, weighs=weighs) for slot in slots if slot not in self._members]
         self._await(members, lambda member: member.is_ready)
         return {member.slot: member.lost or member.start for member in members}
 
-    def measured(self, slots: Sequence[Slot], load: Load, seconds: float) -> dict[Slot, Stretch | str]:
-        """What each did, all of them at the same time, for so long; or why there is no figure of it."""
+    def measured(self, slots: Sequence[Slot], load: Load, seconds: float) -> Mapping[Slot, tuple[Stretch, ...] | str]:
+        """What each did, all of them at the same time, for so long; or why there is no figure of it.
+
+        In turns a process has four stretches a round: its batches in succession, those of the other model there, and
+        both when each batch follows one of the other. All rounds together have each of them for so long.
+        """
+        if load.beside is not None:
+            return self._in_turns(slots, load.batch, seconds / TURN_ROUNDS)
         if load.strategy is None:
             members = [self._members[slot] for slot in slots]
             for member in members:
-                self._keep_busy(member, load.batch)
+                self._prepare(member, load.batch)
+                self._feed(member, time.monotonic())
         else:
             self.dismiss()  # a model of its own beside the trainer's might not fit
             members = [self._trainer(slot, load, load.strategy) for slot in slots]
+        self._time(members, seconds)
+        if load.strategy is not None:
+            self.dismiss()
+        return {member.slot: member.told(load.batch) for member in members}
+
+    def _in_turns(
+        self, slots: Sequence[Slot], n_requests: int, seconds: float
+    ) -> dict[Slot, tuple[Stretch, ...] | str]:
+        own = [self._members[slot] for slot in slots]
+        others = [self._members[replace(slot, is_beside=True)] for slot in slots]
+        found: dict[Slot, list[tuple[Stretch, ...] | str]] = {slot: [] for slot in slots}
+        for fed, waiting in ((own, []), (others, []), (own, others)) * TURN_ROUNDS:
+            for member, other in zip(own, others, strict=True):
+                self._prepare(member, n_requests, other if waiting else None)
+                self._prepare(other, n_requests, member if waiting else None)
+            for member in fed:
+                self._feed(member, time.monotonic())
+            self._time([*fed, *waiting], seconds)
+            for member in (*fed, *waiting):
+                found[replace(member.slot, is_beside=False)].append(member.told(n_requests))
+        return {slot: together(told) for slot, told in found.items()}
+
+    def _time(self, members: Sequence[_Member], seconds: float) -> None:
+        """Take the time of those at work for so long, then let them rest."""
         self._await(members, lambda member: member.stopwatch.n_passes >= _N_BEFORE)
         from_s = time.monotonic()
         running = [member for member in members if not member.failure]
@@ -216,9 +286,6 @@ class Crew:
         for member in members:
             member.batch = None
         self._await(members, lambda member: member.sent_s is None)
-        if load.strategy is not None:
-            self.dismiss()
-        return {member.slot: member.stopwatch.stretch or member.failure for member in members}
 
     def dismiss(self) -> None:
         """All are told to end; back when they have."""
@@ -232,8 +299,8 @@ class Crew:
 
     # --- starting
 
-    def _worker(self, slot: Slot) -> _Member:
-        subject, member = self._subject, self._named(slot)
+    def _worker(self, slot: Slot, *, weighs: bool) -> _Member:
+        subject, member = self._beside if slot.is_beside else self._subject, self._named(slot)
         setup = Setup(
             folder=self._sockets,
             worker=member.name,
@@ -246,6 +313,7 @@ class Crew:
             imports=subject.imports,
             sample=subject.sample,
             splits_batches=False,
+            weighs="nowhere" if not weighs else "cpu" if isinstance(self._gpu, CpuGpu) else "cuda",
             silence_s=STUCK_S,
         )
         self._fork(member, "workloads.live.worker:forked", {"setup": as_text(setup)})
@@ -286,11 +354,11 @@ class Crew:
 
     # --- what they do
 
-    def _keep_busy(self, member: _Member, n_requests: int) -> None:
-        member.error = ""
+    def _prepare(self, member: _Member, n_requests: int, then: _Member | None = None) -> None:
+        member.error, member.then = "", then
         member.stopwatch = Stopwatch(n_requests, partial(self._cpu_s, member))
-        member.batch = packed(Batch(tuple(range(n_requests)), (self._sample,) * n_requests))
-        self._feed(member, time.monotonic())
+        subject = self._beside if member.slot.is_beside else self._subject
+        member.batch = packed(Batch(tuple(range(n_requests)), (subject.sample.read_bytes(),) * n_requests))
 
     def _feed(self, member: _Member, now_s: float) -> None:
         assert member.batch is not None
@@ -353,7 +421,9 @@ class Crew:
         if reasons:
             member.error = reasons[0]
         elif member.batch is not None:
-            self._feed(member, now_s)  # before anything else: it waits for this
+            self._feed(member.then or member, now_s)  # before anything else: it waits for this
+        if message.batch_mib is not None:
+            member.batch_mib[len(message.ids)] = message.batch_mib
         if begun_s is not None and not reasons:
             self._passed(member, [now_s - begun_s], now_s)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from executor.mig import Layout
 from executor.reconcile import Reconciler
 from executor.zygote import Warm, Zygote
 from migrator.execution.real import RealGpu
-from migrator.profiling.crew import Crew, Slot
+from migrator.profiling.crew import Crew, Slot, together
 from migrator.profiling.record import Record, StartPhases, Stretch, View
 from migrator.profiling.stages import Stage
 from migrator.profiling.subjects import Subject
@@ -25,7 +25,7 @@ class Profiler:
 
     Attributes:
         real: The GPU, its journal, and how it is left.
-        subjects: The models, by name.
+        subjects: The models, by name, with that beside which they take turns.
         record: Where figures go.
         seconds: Of each stage.
         folder: For sockets and logs.
@@ -79,21 +79,27 @@ class Profiler:
     ) -> None:
         """The stages of one model in one layout."""
         first = [Slot(item, 0) for item in instances]
-        with Crew(self.real.gpu, zygote, subject, self.folder) as crew:
-            alone = crew.start(first[:1])
+        beside = next((self.subjects[stage.load.beside] for stage in stages if stage.load.beside is not None), None)
+        with Crew(self.real.gpu, zygote, subject, self.folder, beside) as crew:
+            alone = crew.start(first[:1], weighs=False)
             self._keep_starts(subject, alone)
             failed = {slot: why for slot, why in alone.items() if isinstance(why, str)}
             if len(first) > 1:
                 crew.dismiss()
-                together = crew.start(first)
-                self._keep_starts(subject, together)
-                failed = {slot: why for slot, why in together.items() if isinstance(why, str)}
+                at_once = crew.start(first, weighs=False)
+                self._keep_starts(subject, at_once)
+                failed = {slot: why for slot, why in at_once.items() if isinstance(why, str)}
+            crew.dismiss()
             for stage in stages:
                 self.view.measuring(stage)
                 slots = [Slot(item, number) for item in instances for number in range(stage.processes)]
-                failed |= {slot: why for slot, why in crew.start(slots).items() if isinstance(why, str)}
-                able = [slot for slot in slots if slot not in failed]
-                found: dict[Slot, Stretch | str] = {**failed, **crew.measured(able, stage.load, self.seconds)}
+                others = {} if stage.load.beside is None else {slot: replace(slot, is_beside=True) for slot in slots}
+                started = crew.start(slot for slot in (*slots, *others.values()) if slot not in failed)
+                failed |= {slot: why for slot, why in started.items() if isinstance(why, str)}
+                found: dict[Slot, tuple[Stretch, ...] | str] = {
+                    slot: why for slot in slots if (why := failed.get(slot) or failed.get(others.get(slot, slot)))
+                }
+                found |= crew.measured([slot for slot in slots if slot not in found], stage.load, self.seconds)
                 figures = dict(_by_profile(stage, instances, found))
                 self.record.add_stage(stage.key, figures)
                 self.view.measured(stage, figures)
@@ -105,7 +111,7 @@ class Profiler:
 
 
 def _by_profile(
-    stage: Stage, instances: Sequence[GpuInstance], found: Mapping[Slot, Stretch | str]
+    stage: Stage, instances: Sequence[GpuInstance], found: Mapping[Slot, tuple[Stretch, ...] | str]
 ) -> Iterator[tuple[str, tuple[Stretch, ...] | str]]:
     """Of each profile that the stage is there for, the figures of its first instance, if all processes have one.
 
@@ -113,9 +119,7 @@ def _by_profile(
     """
     for profile in stage.profiles:
         item = next(item for item in instances if item.placement.profile.name == profile)
-        told = [found[Slot(item, number)] for number in range(stage.processes)]
-        stretches = tuple(one for one in told if not isinstance(one, str))
-        yield profile, stretches if len(stretches) == len(told) else next(o for o in told if isinstance(o, str))
+        yield profile, together(found[Slot(item, number)] for number in range(stage.processes))
     for slot, one in found.items():
         placement = slot.instance.placement
         if isinstance(one, str) and placement.profile.name not in stage.profiles:

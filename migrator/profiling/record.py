@@ -6,16 +6,17 @@ The record is a file beside the table to be, a line a stage, from which the same
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BufferedWriter
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta, MsgspecError, Struct, json
 
-from executor.messages import Seconds
+from executor.messages import Mebibytes, Seconds
 from executor.mig import GpuModel
 from migrator.errors import MigratorError, OutputError
 from migrator.profiling.stages import Stage
@@ -32,6 +33,9 @@ class Stretch(Struct, frozen=True, forbid_unknown_fields=True):
         median_s: Of one.
         p95_s: Of 95 in 100, no longer than this.
         cpu_s: CPU time of the process meanwhile.
+        weights_mib: What the model took as the process made it; ``None``: it is not known, as the others.
+        context_mib: What else the process held before its first measured batch.
+        batch_mib: What a batch takes at work.
     """
 
     n_passes: Annotated[int, Meta(ge=1)]
@@ -40,6 +44,14 @@ class Stretch(Struct, frozen=True, forbid_unknown_fields=True):
     median_s: Seconds
     p95_s: Seconds
     cpu_s: Seconds
+    weights_mib: Mebibytes | None = None
+    context_mib: Mebibytes | None = None
+    batch_mib: Mebibytes | None = None
+
+    @property
+    def mean_s(self) -> float:
+        """Mean seconds of a batch, or of a step."""
+        return self.span_s / self.n_passes
 
 
 class StartPhases(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,7 +78,10 @@ class StartPhases(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Figures = Mapping[str, tuple[Stretch, ...] | str]
-"""Of one stage, by profile: a stretch of each process in one instance, or why there is none."""
+"""Of one stage, by profile: a stretch of each process in one instance, or why there is none.
+
+In turns: of the one process and that of the other model, four a round, as ``Crew.measured`` has them.
+"""
 
 
 class _Line(Struct, frozen=True, tag_field="record", tag=str.lower, forbid_unknown_fields=True):
@@ -244,6 +259,9 @@ class Figure:
         p95_s: 95 of 100 took no longer, on the worst process.
         rate_rps: Requests a second, or new samples of a retraining.
         cores: CPU seconds a second that the processes used.
+        weights_mib: Of the model in one process, the largest; ``None``: it is not known.
+        context_mib: What else one process holds, the largest; likewise.
+        batch_mib: What the batches of all processes take together; likewise.
     """
 
     stage: Stage
@@ -253,14 +271,40 @@ class Figure:
     p95_s: float
     rate_rps: float
     cores: float
+    weights_mib: float | None = None
+    context_mib: float | None = None
+    batch_mib: float | None = None
 
 
 def figures(stages: Iterable[Stage], record: Record) -> Iterator[Figure]:
-    """Of all stages that are done, those that there are."""
+    """Of all stages that are done, those that there are, but for turns."""
     for stage in stages:
+        if stage.load.beside is not None:
+            continue
         for profile, found in record.stages.get(stage.key, {}).items():
             if not isinstance(found, str):
                 yield _figure(stage, profile, found)
+
+
+def turn_costs(stages: Iterable[Stage], record: Record) -> dict[tuple[str, str], dict[int, list[float]]]:
+    """By model and profile, then by batch: by which share turns took longer, as :func:`rounds_costs` has it."""
+    found: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for stage in stages:
+        for profile, told in record.stages.get(stage.key, {}).items() if stage.load.beside is not None else ():
+            if not isinstance(told, str):
+                found.setdefault((stage.model, profile), {})[stage.load.batch] = rounds_costs(told)
+    return found
+
+
+def rounds_costs(rounds: Sequence[Stretch]) -> list[float]:
+    """By which share two batches in turns, one of each model, took longer than in succession: each round's, ascending.
+
+    Both are counted together, because what one has used up of a CPU's quota, or left of a cache, the other waits for.
+    The four figures of a round are of about the same time, so that what slows all of them down is not in their ratio.
+    """
+    means_s = [stretch.mean_s for stretch in rounds]
+    fours = (means_s[first : first + 4] for first in range(0, len(means_s), 4))
+    return sorted(sum(four[2:]) / sum(four[:2]) - 1 for four in fours)
 
 
 def failures(stages: Iterable[Stage], record: Record) -> Iterator[str]:
@@ -272,30 +316,44 @@ def failures(stages: Iterable[Stage], record: Record) -> Iterator[str]:
 
 
 def rows(
-    gpu: GpuModel, source: str, profiles: Sequence[str], found: Sequence[Figure], record: Record
+    gpu: GpuModel,
+    source: str,
+    profiles: Sequence[str],
+    found: Sequence[Figure],
+    record: Record,
+    turns: Mapping[tuple[str, str], Mapping[int, Sequence[float]]] = MappingProxyType({}),
 ) -> Iterator[ServiceRow]:
-    """The table's rows, by model, profile, processes and batch.
+    """The table's rows, by model, profile, processes and batch; ``turns`` as :func:`turn_costs` has them.
 
-    What no stage measured of ``profiles`` is computed from their neighbours, and marked as derived.
+    What no stage measured of ``profiles`` is computed from their neighbours, and marked as derived. A turn's cost is
+    the median over batches of the median over rounds, and no less than 0.
     """
     for model in dict.fromkeys(figure.stage.model for figure in found):
         own = [figure for figure in found if figure.stage.model == model]
         serving = [_row(gpu, source, figure) for figure in own if figure.stage.load.strategy is None]
+        contexts_mib = {figure.profile: figure.context_mib for figure in own if figure.context_mib is not None}
         training = {figure.profile: figure.rate_rps for figure in own if figure.stage.load.strategy is not None}
         for profile in profiles:
             between = _between(gpu, {row.profile for row in serving}, profile)
             if between is not None:
                 serving += _derived_rows(profile, serving, *between)
                 training |= _derived_training(profile, training, *between)
+                if between[0] in contexts_mib and between[1] in contexts_mib:
+                    contexts_mib[profile] = max(contexts_mib[between[0]], contexts_mib[between[1]])
         serving.sort(key=lambda row: (profiles.index(row.profile), row.processes, row.batch))
         first = {row.profile: row.key for row in reversed(serving)}
         start = measured_start(model, record)
+        weights_mib = max((figure.weights_mib for figure in own if figure.weights_mib), default=None)
         for row in serving:
             is_first = first[row.profile] == row.key
+            costs = [median(each) for each in turns.get((model, row.profile), {}).values()]
             yield replace(
                 row,
                 training_rps=training.get(row.profile) if is_first else None,
                 start=start if row is serving[0] else None,
+                weights_mib=weights_mib if row is serving[0] else None,
+                context_mib=contexts_mib.get(row.profile) if is_first else None,
+                turn_cost=max(0.0, median(costs)) if is_first and costs else None,
             )
 
 
@@ -319,7 +377,16 @@ def _figure(stage: Stage, profile: str, stretches: Sequence[Stretch]) -> Figure:
         p95_s=max(one.p95_s for one in stretches),
         rate_rps=sum(one.n_samples / one.span_s for one in stretches),
         cores=sum(one.cpu_s / one.span_s for one in stretches),
+        weights_mib=_all_of(max, [one.weights_mib for one in stretches]),
+        context_mib=_all_of(max, [one.context_mib for one in stretches]),
+        batch_mib=_all_of(sum, [one.batch_mib for one in stretches]),
     )
+
+
+def _all_of(how: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    """What they come to, where all are known."""
+    known = [value for value in values if value is not None]
+    return how(known) if len(known) == len(values) else None
 
 
 def _row(gpu: GpuModel, source: str, figure: Figure) -> ServiceRow:
@@ -333,6 +400,7 @@ def _row(gpu: GpuModel, source: str, figure: Figure) -> ServiceRow:
         processes=stage.processes,
         latency_s=figure.mean_s,
         throughput_rps=figure.rate_rps,
+        batch_mib=figure.batch_mib,
     )
 
 
@@ -365,6 +433,7 @@ def _derived_rows(
                 profile=profile,
                 latency_s=row.batch * row.processes / rate_rps,
                 throughput_rps=rate_rps,
+                batch_mib=_all_of(max, [row.batch_mib, other.batch_mib]),
                 derived=f"throughput between {below} and {above}, by compute slices",
             )
         )

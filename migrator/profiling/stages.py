@@ -20,11 +20,13 @@ class Load:
         batch: Requests in a batch; new samples in a step.
         strategy: Of a retraining; ``None``: batches are answered.
         learning_rate: Of a retraining.
+        beside: With which model turns are taken, each after a batch of its own of the same size; ``None``: none.
     """
 
     batch: int
     strategy: str | None = None
     learning_rate: float = 0.02
+    beside: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Asked:
         seconds: How long each stage is measured.
         training: How a retraining goes through its samples: ``naive`` or ``replay``.
         is_coarse: What lies between measured profiles is not measured, and more than one process on the largest alone.
+        beside: With which model each takes turns, too; ``None``: none.
     """
 
     profiles: tuple[str, ...]
@@ -46,6 +49,7 @@ class Asked:
     seconds: float
     training: str = "replay"
     is_coarse: bool = False
+    beside: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Stage:
     def key(self) -> str:
         """What tells it apart from the other stages, for people, too."""
         what = f"batch {self.load.batch}" if self.load.strategy is None else f"retraining ({self.load.strategy})"
+        if self.load.beside is not None:
+            what += f", in turns with {self.load.beside}"
         processes = "1 process" if self.processes == 1 else f"{self.processes} processes"
         return f"{self.model}: {what}, {processes}, on {' '.join(map(str, self.layout))}"
 
@@ -92,6 +98,8 @@ def stages(
         counts = asked.processes if is_last else asked.processes[:1]
         for model, learns in pairs:
             loads = [(Load(batch), count) for count in counts for batch in asked.batches]
+            if asked.beside is not None:
+                loads += [(Load(batch, beside=asked.beside), 1) for batch in asked.batches]
             loads += [(Load(TRAINING_BATCH, asked.training), 1)] * learns
             found += [Stage(layout, model, load, count, profiles) for load, count in loads]
     return tuple(found)

@@ -61,6 +61,40 @@ class Turns(Busy):
         super().load(weights)
 
 
+class Noted(Busy):
+    """Notes the begin of each batch as a capital in the file that ``NOTES`` names, and its end as a small letter."""
+
+    letter = "a"
+
+    def __init__(self) -> None:
+        super().__init__(0.001)
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        with open(os.environ["NOTES"], "a", buffering=1) as notes:  # noqa: PTH123 - faster
+            notes.write(self.letter.upper())
+            answers = super().answer(inputs)
+            notes.write(self.letter)
+        return answers
+
+
+class AlsoNoted(Noted):
+    """Another one."""
+
+    letter = "b"
+
+
+class Heavy(Echo):
+    """Has weights of 32 MiB, and takes 4 MiB more for each input while it answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._weights = b"w" * 2**25
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        taken = [b"i" * 2**22 for _ in inputs]
+        return super().answer(inputs)[: len(taken)]
+
+
 class InMig(Echo):
     """Can be made only where the process was given a MIG device."""
 

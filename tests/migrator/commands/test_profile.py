@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -86,6 +87,43 @@ def test_several_processes_serve_side_by_side(call, quick: Sequence[object]) -> 
     assert [row.processes for row in table().rows] == [1, 2]
 
 
+def test_beside_another_one_batches_take_turns_and_never_overlap(
+    call, quick: Sequence[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    options = (*quick, "--profiles", "7c", "--beside", "live_models:AlsoNoted")
+    code, out, err = call("profile", "live_models:Noted", *options)
+    assert (code, "live_models:Noted in turns with live_models:AlsoNoted on 7c: batch 2 " in out) == (0, True), err
+    notes = (tmp_path / "notes").read_text()
+    assert re.fullmatch(r"(Aa){6,}Bb((Aa){5,}(Bb){5,}(AaBb){5,}(Aa)?){5}", notes), notes
+    (row,) = table().rows  # of the other one there is none
+    assert row.model == "live_models:Noted"
+    assert row.turn_cost is not None
+    assert "in turns with live_models:AlsoNoted, 1 process, on 7c@0: 7c " in err
+    assert " % in turns" in err
+
+
+def test_what_dies_beside_another_one_has_no_cost_of_turns_and_all_else(
+    call, quick: Sequence[object], sample: Path
+) -> None:
+    sample.write_bytes(b"raise")
+    code, _, err = call("profile", "live_models:Echo", *quick, "--beside", "live_models:Raises")
+    assert (code, "in turns with live_models:Raises, 1 process, on 7c@0: nothing of 7c: " in err) == (0, True), err
+    assert [(row.profile, row.turn_cost) for row in table().rows] == [("1c", None), ("7c", None)]
+    code, _, err = call("profile", "live_models:Echo", *quick, "--beside", "nothing")
+    assert (code, "error: model 'nothing': unknown" in err) == (2, True)
+
+
+def test_what_a_process_holds_is_measured(call, quick: Sequence[object]) -> None:
+    options = ("--profiles", "7c", "--batches", "1,3", "--processes", "1,2")
+    assert call("profile", "live_models:Heavy", *quick, *options)[0] == 0
+    rows = table().with_memory(CUT.name, "live_models:Heavy")
+    assert {round((row.weights_mib or 0.0) / 32, 1) for row in rows} == {1.0}
+    assert all(row.context_mib for row in rows)
+    found = {(row.batch, row.processes): row.batch_mib for row in rows}
+    assert found == {(n, p): pytest.approx(4 * n * p, abs=1 + p) for n in (1, 3) for p in (1, 2)}
+
+
 def test_an_interrupt_leaves_what_was_measured_and_nothing_else(
     call, quick: Sequence[object], state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +151,8 @@ def test_other_options_do_not_go_on_with_what_was_measured(
     call("profile", "live_models:Echo", *quick)
     code, _, err = call("profile", "live_models:Echo", *quick, "--batches", "4")
     assert (code, "batches was [2], and is [4]" in err) == (2, True)
+    code, _, err = call("profile", "live_models:Echo", *quick, "--beside", "live_models:Busy")
+    assert (code, "beside was None, and is live_models:Busy" in err) == (2, True)
     other = tmp_path / "other"
     other.write_bytes(b"a longer one")
     code, _, err = call("profile", "live_models:Echo", *quick, "--sample", other)
@@ -207,6 +247,14 @@ def test_retrainings_tell_whether_other_programs_took_cpu_time(gpu: CpuGpu) -> N
     assert "(1 of 2 retrainings tell): 1c got 0.05 of 0.10 cores" in said
 
 
+def test_rounds_that_contradict_each_other_are_told() -> None:
+    agreed = [-9.0, 0.0, 0.1, 0.2, 9.0]
+    assert list(command._unsure({("m", "1c"): {1: agreed}})) == []
+    (said,) = command._unsure({("m", "1c"): {1: agreed, 8: [0.0, 0.0, 0.1, 0.3, 0.3]}, ("m", "7c"): {1: agreed}})
+    assert said.startswith("1 of 3 costs of turns are unsure")
+    assert said.endswith("at worst m on 1c, batch 8: +0 to +30 %")
+
+
 BAD = {
     "unknown": (("nothing",), "error: model 'nothing': unknown; mlp, "),
     "too many parts": (("mlp:digits:more",), "error: model 'mlp:digits:more': unknown"),
@@ -246,3 +294,15 @@ def test_a_model_that_learns_is_retrained_on_every_profile(call, state: Path) ->
     assert list(rates) == ["1c", "2c", "3c", "4c", "7c"]
     assert {row.profile for row in found.rows if row.derived} == {"3c"}
     assert found.start(CUT.name, "mlp") is not None
+
+
+@pytest.mark.live
+def test_turns_of_two_models_that_learn_and_their_memory_are_measured(call, state: Path) -> None:
+    options = ("--gpu", CUT.name, "--state", state, "--coarse", "--seconds", 0.2, "--batches", "8", "--profiles", "7c")
+    code, _, err = call("profile", "mlp", "--beside", "cnn", *options, "--processes", 1)
+    assert code == 0, err
+    (row,) = table().rows
+    assert row.turn_cost is not None
+    assert 0.1 < (row.weights_mib or 0.0) < 50
+    assert (row.context_mib or 0.0) > 20  # torch
+    assert (row.batch_mib or 0.0) < 50

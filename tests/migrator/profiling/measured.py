@@ -11,8 +11,18 @@ ASKED = Asked(CPU.profile_names, (1, 8), (1, 2), 1.0, is_coarse=True)
 STAGES = stages(CPU, ASKED, [("m", True)])
 
 
-def stretch(mean_s: float, batch: float, n_passes: int = 100) -> Stretch:
-    return Stretch(n_passes, n_passes * batch, n_passes * mean_s, mean_s / 2, 3 * mean_s, 0.1)
+def stretch(mean_s: float, batch: float, n_passes: int = 100, memory: tuple[float, ...] = ()) -> Stretch:
+    """``memory`` is of the weights, the context and the batch, in MiB; unknown without it."""
+    return Stretch(n_passes, n_passes * batch, n_passes * mean_s, mean_s / 2, 3 * mean_s, 0.1, *memory)
+
+
+def rounds(*costs: float) -> tuple[Stretch, ...]:
+    """Of two models, of which the other one's batches take three times as long, on a machine that slows down."""
+    found = []
+    for number, cost in enumerate(costs, start=1):
+        # what is lost is lost by one of them alone
+        found += [stretch(number * mean_s, 8) for mean_s in (0.1, 0.3, 0.1 + 0.4 * cost, 0.3)]
+    return tuple(found)
 
 
 def start(factor: float) -> StartPhases:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from migrator.errors import MigratorError, OutputError
-from migrator.profiling.record import Record, failures, figures, measured_start, rows
-from tests.migrator.profiling.measured import ASKED, CPU, STAGES, start, stretch
+from migrator.profiling.record import Record, failures, figures, measured_start, rounds_costs, rows, turn_costs
+from migrator.profiling.stages import stages
+from tests.migrator.profiling.measured import ASKED, CPU, STAGES, rounds, start, stretch
 from workloads.profiles.table import MeasuredStart, ServiceProfiles, parse_profiles, text_of
 
 SETTINGS = {"gpu": "a", "batches": [1, 8]}
@@ -173,3 +175,47 @@ def test_what_failed_has_no_row_and_is_told(record: Record) -> None:
     record.add_stage(stage.key, {"7c": "no memory"})
     assert ("7c", 1, 2) not in {(row.profile, row.batch, row.processes) for row in table(record).rows}
     assert list(failures(STAGES, record)) == [f"{stage.key}: nothing of 7c: no memory"]
+
+
+def test_a_round_s_cost_is_that_of_both_models_whatever_slows_all_of_it_down() -> None:
+    assert rounds_costs(rounds(0.1, 0.2, 0.1, -0.1, 9.0)) == pytest.approx([-0.1, 0.1, 0.1, 0.2, 9.0])
+
+
+@pytest.mark.parametrize(("costs", "found"), [((0.3, 0.1), 0.2), ((-0.3, 0.1), 0.0)])
+def test_a_table_has_one_cost_of_a_turn_for_each_measured_profile(
+    record: Record, costs: tuple[float, float], found: float
+) -> None:
+    plan = stages(CPU, replace(ASKED, beside="n"), [("m", True)])
+    told = [stage for stage in plan if stage.load.beside is not None]
+    for stage in told:
+        cost = costs[ASKED.batches.index(stage.load.batch)]
+        record.add_stage(stage.key, dict.fromkeys(stage.profiles, rounds(cost, cost, cost)))
+    record.add_stage(told[-1].key, {"7c": "no memory"})
+    turns = turn_costs(plan, record)
+    assert turns["m", "7c"] == {1: pytest.approx(costs[:1] * 3)}
+    found_rows = list(rows(CPU, "me", ASKED.profiles, list(figures(plan, record)), record, turns))
+    table_ = parse_profiles("made", text_of(found_rows))
+    first = {row.profile: row.turn_cost for row in reversed(table_.rows)}
+    middle = pytest.approx(found)
+    assert first == {"1c": middle, "2c": middle, "3c": None, "4c": middle, "7c": pytest.approx(max(0.0, costs[0]))}
+    assert sum(row.turn_cost is not None for row in table_.rows) == 4
+
+
+def test_memory_is_the_largest_of_a_process_and_that_of_all_batches(record: Record) -> None:
+    for place, stage in enumerate(stage for stage in STAGES if stage.load.strategy is None):
+        memory = (40.0 + place, 100.0, 8.0 * stage.load.batch)
+        one = stretch(0.1, stage.load.batch, memory=memory)
+        record.add_stage(stage.key, dict.fromkeys(stage.profiles, (one,) * stage.processes))
+    found = table(record).rows
+    weights = [row.weights_mib for row in found if row.weights_mib is not None]
+    assert weights == [40.0 + place]
+    assert {row.profile: row.context_mib for row in reversed(found)} == dict.fromkeys(ASKED.profiles, 100.0)
+    assert {(row.batch, row.processes, row.batch_mib) for row in found} == {
+        (batch, processes, 8.0 * batch * processes) for batch in ASKED.batches for processes in ASKED.processes
+    }
+
+
+def test_what_one_process_does_not_tell_of_memory_is_left_out(record: Record) -> None:
+    stage = next(stage for stage in STAGES if stage.processes == 2)
+    record.add_stage(stage.key, {"7c": (stretch(0.1, 1, memory=(0.0, 5.0, 1.0)), stretch(0.1, 1))})
+    assert {(row.weights_mib, row.context_mib, row.batch_mib) for row in table(record).rows} == {(None, None, None)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from executor.catalogue import gpu_model, gpu_model_names
@@ -58,6 +60,19 @@ def test_models_that_learn_are_retrained_in_every_layout_with_one_process() -> N
     assert [(stage.model, stage.processes, stage.load) for stage in training] == 3 * [
         ("m", 1, Load(TRAINING_BATCH, "replay"))
     ]
+
+
+def test_turns_are_taken_by_one_process_of_each_in_every_layout_before_anything_trains() -> None:
+    plain, beside = asked(A100), replace(asked(A100), beside="other")
+    found = stages(A100, beside, [("m", True)])
+    turns = [stage for stage in found if stage.load.beside is not None]
+    assert [(stage.load, stage.processes) for stage in turns] == 3 * [
+        (Load(batch, beside="other"), 1) for batch in beside.batches
+    ]
+    assert tuple(stage for stage in found if stage not in turns) == stages(A100, plain, [("m", True)])
+    order = [(stage.load.beside is not None, stage.load.strategy is not None) for stage in found[:7]]
+    assert order == sorted(order, key=lambda pair: (pair[1], pair[0]))
+    assert len({stage.key for stage in found}) == len(found)
 
 
 def test_what_others_hold_is_left_to_them() -> None:
