@@ -39,6 +39,7 @@ from migrator.views.forecast import (
     shown_to_json,
 )
 from migrator.views.page import require_plot_extra
+from migrator.views.traffic import print_traffic
 
 Sources = Annotated[
     list[str],
@@ -208,6 +209,7 @@ def _forecast_of(config_path: Path, window: int, assignments: Sequence[str]) -> 
         raise MigratorError(f"{config_path}: forecast.method is known, which is no forecast; another is needed")
     setting, traffic = assemble(config, str(config_path))
     warn_of(setting.warnings)
+    print_traffic(config, traffic, progress())
     opening = observe(setting, traffic, window, [0.0] * len(setting.tenants))
     start_s = window * config.window_s
     return Shown(

@@ -60,8 +60,9 @@ def test_past_runs_are_sources(call, write_config) -> None:
 
 def test_a_window_is_shown_beside_what_came(call, write_config, tmp_path: Path) -> None:
     page = tmp_path / "window.html"
-    code, out, _ = call("forecast", "show", write_config(), "--window", 1, "--plot", page)
+    code, out, err = call("forecast", "show", write_config(), "--window", 1, "--plot", page)
     assert code == 0
+    assert "language: azure-conv, 19,366 requests over 3,502 s, mean 5.53/s, peak 16/s; poisson × 4" in err
     assert "small, window 1, seconds 60 to 120: forecast by ewma from the 60 s before" in out
     assert "language: expected" in out
     assert "which the forecast did not see" in page.read_text()
