@@ -139,9 +139,10 @@ class ArrivalsConfig(Section):
     """Where a tenant's requests come from: a trace, or Poisson arrivals at ``rate_rps``."""
 
     trace: Text | None = None
-    format: Literal["counts", "timestamp-counts", "plain-counts", "azure", "timestamps"] | None = None
+    format: Literal["counts", "timestamp-counts", "rates", "plain-counts", "azure", "timestamps"] | None = None
     sort: bool = False
     gaps: Literal["zero", "interpolate", "refuse"] | None = None
+    column: Text | None = None
     rate_rps: NonNegative | None = None
     offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
     loop: bool = False
@@ -722,7 +723,10 @@ def config_yaml(config: Config, folder: Path | None = None) -> str:
         begin = folder.resolve()
         config = _with_paths(config, lambda text: os.path.relpath(text, begin))
     data = config.model_dump(mode="json")
-    # Runs without a model have the same config, and log, as before there were any.
+    # Runs without a model or a column have the same config, and log, as before there were any.
     if data["forecast"]["model"] is None:
         del data["forecast"]["model"]
+    for tenant in data["tenants"]:
+        if tenant["arrivals"]["column"] is None:
+            del tenant["arrivals"]["column"]
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

@@ -228,6 +228,7 @@ def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span, Span]:
         format=None if given.format is None else TraceFormat(given.format),
         sort=given.sort,
         gaps=None if given.gaps is None else Gaps(given.gaps),
+        column=given.column,
     )
     return trace_once(given.trace, Path(), reading), span, load_span
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 from migrator.config import read_config
 from migrator.inputs import assemble
 from migrator.views.traffic import traffic_lines
+from workloads.traffic.gaps import Gaps
+from workloads.traffic.trace_file import Reading, read_trace
 
 ROOT = Path(__file__).parents[1]
 START = (ROOT / "docs" / "start.md").read_text("utf-8")
@@ -53,6 +57,15 @@ def test_a_model_and_trace_of_ones_own_run_as_the_first_day_says(call: Callable[
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU date")
+def test_the_command_for_an_access_log_makes_a_trace_of_it(tmp_path: Path) -> None:
+    (command,) = re.findall(r"\$ (\(echo second,count; .*)", (ROOT / "docs" / "traces.md").read_text("utf-8"))
+    line = '10.0.0.{0} - - [10/May/2024:12:00:{0:02} +0000] "GET /a,b HTTP/1.1" 200 5 "-" "curl (KHTML, like)"\n'
+    (tmp_path / "access.log").write_text("".join(line.format(second) for second in (3, 1, 3, 7)))
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    assert read_trace(tmp_path / "trace.csv", Reading(gaps=Gaps.ZERO)).counts.tolist() == [1, 0, 2, 0, 0, 0, 1]
 
 
 def test_every_file_and_folder_that_the_architecture_names_is_there() -> None:

@@ -102,5 +102,9 @@ TRACES = {
     "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
     + "".join(f"2023-11-16 18:17:{second:02d}.9799600,4808,10\n" for second in range(60)),
     "timestamps": "".join(f"{second / 3:.3f}\n" for second in range(180)),
+    "rates": "sep=;\nTime;req/s\n" + "".join(f"{1715342400 + 15 * row};{row / 4}\n" for row in range(20)),
+    "prometheus": '{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": ['
+    + ",".join(f'[{1715342400 + second}, "{second % 7}"]' for second in range(60))
+    + "]}]}}",
     "rows": "timestamp,requests\n" + "".join(f"2023-11-16T18:17:{second:02d},{second}\n" for second in range(60)),
 }

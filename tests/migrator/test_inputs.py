@@ -112,6 +112,15 @@ def test_how_a_file_is_read_is_the_configs(tmp_path: Path) -> None:
     assert traffic.requests(120.0)[1].arrival_s.size == 119 * 5
 
 
+def test_the_column_is_the_configs_and_is_written_out_where_it_is_given(tmp_path: Path) -> None:
+    trace = tmp_path / "panel.csv"
+    trace.write_text("Time,api,web\n" + "".join(f"{1715340000 + 15 * n},2.2,7\n" for n in range(12)))
+    given = {"trace": str(trace), "offset_s": 60, "format": "rates", "column": "api"}
+    config = validate_config(changed(SMALL, {"tenants.1.arrivals": given}), "small.yaml")
+    assert assemble(config, "small.yaml")[1].requests(120.0)[1].arrival_s.size == 264
+    assert config_yaml(config).count("column: ") == 1
+
+
 def test_a_trace_too_short_for_the_loads_windows_is_told_though_the_run_is_cut(write_config: WriteConfig) -> None:
     path = write_config({**FOLLOWS_LOAD, "windows": 60})
     with pytest.raises(ConfigError, match="load is over load_windows = 60 windows, and azure-conv: 3600 s from second"):

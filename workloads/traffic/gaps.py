@@ -59,10 +59,10 @@ class GapRuns:
         return inside
 
 
-def missing_runs(places: IntArray) -> GapRuns:
-    """What lies between ascending places of rows that are more than 1 apart."""
-    jumps = np.flatnonzero(np.diff(places) > 1)
-    return GapRuns(places[jumps] + 1, places[jumps + 1] - places[jumps] - 1)
+def missing_runs(missing: BoolArray) -> GapRuns:
+    """The stretches in which ``missing`` (a second or a row each) is true."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], missing, [False]]).astype(np.int8))).astype(np.int64)
+    return GapRuns(edges[::2], edges[1::2] - edges[::2])
 
 
 def unusual_silences(times_s: FloatArray) -> NDArray[np.int64]:
@@ -86,32 +86,29 @@ def unusual_silences(times_s: FloatArray) -> NDArray[np.int64]:
 def interpolated(counts: IntArray, missing: BoolArray) -> IntArray:
     """The counts with what is missing put on a straight line between the means on both sides of each gap.
 
-    Whole numbers whose sum is that of the line, rounded. At least one second before the first gap and one after the
-    last are known.
+    Whole numbers whose sum is that of the line, rounded. A gap at the begin or the end is filled with the mean on its
+    one side. At least one second is known.
     """
     known = np.flatnonzero(~missing)
     sums = np.concatenate([[0], np.cumsum(counts[known])])
     filled = counts.copy()
-    for start, length in zip(*_runs_of(missing), strict=True):
+    runs = missing_runs(missing)
+    for start, length in zip(runs.start, runs.length, strict=True):
         place = int(np.searchsorted(known, start))
         low, high = max(0, place - _BESIDE), min(known.size, place + _BESIDE)
-        before = (sums[place] - sums[low]) / (place - low)
-        after = (sums[high] - sums[place]) / (high - place)
+        before = (sums[place] - sums[low]) / max(1, place - low)
+        after = (sums[high] - sums[place]) / max(1, high - place)
+        before, after = (before if place > low else after), (after if high > place else before)
         line = before + (after - before) * (np.arange(length) + 0.5) / length
         filled[start : start + length] = np.diff(np.round(np.cumsum(line)), prepend=0.0).astype(np.int64)
     return filled
 
 
-def _runs_of(mask: BoolArray) -> tuple[IntArray, IntArray]:
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return edges[::2].astype(np.int64), (edges[1::2] - edges[::2]).astype(np.int64)
-
-
 def described(runs: GapRuns, n_all: int, begin: Callable[[int], str]) -> str:
-    """How much is missing and where, in words; ``begin`` names what it follows, by its place."""
+    """How much is missing and where, in words; ``begin`` says what it follows or begins with, by its place."""
     longest = runs.longest
     share = f"{runs.total:,} of {n_all:,} s have no data"
-    where = f"{runs.length[longest]:,} s after {begin(longest)}"
+    where = f"{runs.length[longest]:,} s {begin(longest)}"
     if runs.length.size == 1:
         return f"{share}, {where}"
     return f"{share} in {runs.length.size:,} gaps, the longest {where}"

@@ -1,6 +1,6 @@
 """Traces from files, and the traces that are shipped. Every refusal names file, line and value.
 
-Five kinds of file, each plain or gzipped, with commas, semicolons or tabs between cells:
+Six kinds of file, each plain or gzipped, with commas, semicolons or tabs between cells:
 
 ====================  ====================================================  =======================
 format                a row                                                 the trace begins
@@ -10,6 +10,8 @@ format                a row                                                 the 
 ``timestamp-counts``  a time and how many requests came from it on to the   at the first row's
                       next row's; times at a constant interval of whole     time
                       seconds
+``rates``             a time and how many requests came a second from it    as ``timestamp-counts``
+                      on to the next row's
 ``plain-counts``      how many requests came in one second                  at the first row
 ``timestamps``        the time of one request                               at the first request's
                                                                             second
@@ -18,7 +20,8 @@ format                a row                                                 the 
 ====================  ====================================================  =======================
 
 Times are seconds, or dates and times of ISO 8601, or seconds, milli-, micro- or nanoseconds of the epoch. The kind is
-told from the header and the rows where only one can be meant; elsewhere it has to be given.
+told from the header and the rows where only one can be meant; elsewhere it has to be given. Answers of Prometheus are
+read as such rows of one of their series. A cell without a number is a stretch without data.
 """
 
 from __future__ import annotations
@@ -47,8 +50,10 @@ from workloads.traffic.gaps import (
     missing_runs,
     unusual_silences,
 )
+from workloads.traffic.prometheus import as_table, is_json
+from workloads.traffic.quantities import Quantity, quantity_of, range_s, words_of
 from workloads.traffic.servegen import SERVEGEN_TRACE
-from workloads.traffic.trace_rows import TraceRows, quoted, trace_rows
+from workloads.traffic.trace_rows import TraceRows, place_of, quoted, trace_rows
 
 MAX_SPAN_S = 366 * 86_400
 """Longest trace. A longer one is a wrong unit (milliseconds) or a wrong line."""
@@ -74,6 +79,7 @@ class TraceFormat(StrEnum):
 
     COUNTS = "counts"
     TIMESTAMP_COUNTS = "timestamp-counts"
+    RATES = "rates"
     PLAIN_COUNTS = "plain-counts"
     AZURE = "azure"
     TIMESTAMPS = "timestamps"
@@ -88,11 +94,13 @@ class Reading:
         sort: Whether rows may stand in any order; else times out of order are refused.
         gaps: What stands for seconds without data. ``None``: refused where rows of counts are missing; where
             requests have times, a silence far from usual is named, and stays.
+        column: The series that is read, of those beside the times; ``None`` where there is but one.
     """
 
     format: TraceFormat | None = None
     sort: bool = False
     gaps: Gaps | None = None
+    column: str | None = None
 
 
 @cache
@@ -136,13 +144,21 @@ def find_trace(source: str, folder: Path, reading: Reading | None = None) -> Tra
 
 
 def _parse(name: str, raw: bytes, reading: Reading) -> Trace:
-    rows = trace_rows(name, _text(name, raw))
+    text = _text(name, raw)
+    if not is_json(text):
+        return _trace_of(trace_rows(name, text, reading.column), reading)
+    table, warnings = as_table(name, text, reading.column)
+    trace = _trace_of(trace_rows(f"{name} as CSV", table), reading)
+    return replace(trace, name=name, notes=(*warnings, *trace.notes))
+
+
+def _trace_of(rows: TraceRows, reading: Reading) -> Trace:
     chosen = reading.format or _format_of(rows)
     match chosen:
         case TraceFormat.COUNTS:
             return _from_counts(rows, reading)
-        case TraceFormat.TIMESTAMP_COUNTS:
-            return _from_timestamp_counts(rows, reading)
+        case TraceFormat.TIMESTAMP_COUNTS | TraceFormat.RATES:
+            return _from_steps(rows, reading, chosen)
         case TraceFormat.PLAIN_COUNTS:
             return _from_plain_counts(rows, reading)
         case TraceFormat.AZURE:
@@ -182,20 +198,7 @@ _SUBSECOND_WORDS = {
     **dict.fromkeys(("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"), 1_000_000_000),
 }
 _CALENDAR_WORDS = {"minute", "minutes", "min", "hour", "hours", "day", "days"}
-_COUNT_WORDS = re.compile(
-    r"(?:requests?|reqs?|quer(?:y|ies)|hits?|calls?|invocations?|arrivals?|inferences?|events?|counts?|cnt|totals?"
-    r"|numbers?|num|https?|api|rpc|grpc|incoming|received|all|sum)+|n|of|the"
-)
-_SAYS_COUNT = re.compile(
-    r".*(requests|reqs?$|queries|hits|calls|invocations|arrivals|inferences|count|cnt|total).*|n|num.*"
-)
-_VALUE = re.compile(r"value( #\w+)?")
-"""Words of which names of columns are made, as far as they are taken without being asked: a name with any other word
-(``in_flight``, ``rpm``, ``length``, ``k``) names another quantity or another unit."""
-
-
-def _words(name: str) -> list[str]:
-    return re.findall(r"[^\W_]+|[%$]", name)
+_ACCESS_LOG = re.compile(r"\[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d")
 
 
 def _format_of(rows: TraceRows) -> TraceFormat:
@@ -212,6 +215,8 @@ def _format_of(rows: TraceRows) -> TraceFormat:
     if header == _COUNTS_HEADER:
         return TraceFormat.COUNTS
     where = f"{rows.name} line {rows.n_above}: the header {quoted(name)}"
+    if _ACCESS_LOG.search(name):
+        raise TraceError(f"{rows.name}: an access log, of which the times are needed; docs/traces.md has the command")
     if header[0] == _AZURE_HEADER[0] and not set(header).isdisjoint(_AZURE_HEADER[1:]):
         raise TraceError(
             f"{where} is not the full header of the Azure format, TIMESTAMP,ContextTokens,GeneratedTokens; "
@@ -220,7 +225,8 @@ def _format_of(rows: TraceRows) -> TraceFormat:
     if len(header) == 1:
         if _is_time(rows, header[0]):
             return TraceFormat.TIMESTAMPS
-        if _is_count(header[0]) and not rows.has_instants:
+        is_count = quantity_of(header[0]) is Quantity.COUNT or header[0].startswith("value")
+        if is_count and not rows.has_instants:
             return TraceFormat.PLAIN_COUNTS
         raise TraceError(f"{where} does not say what a row is; {_plain_readings(rows)}")
     if len(header) == 2 and (_is_time(rows, header[0]) or _hints_at_time(header[0])):
@@ -229,20 +235,61 @@ def _format_of(rows: TraceRows) -> TraceFormat:
                 f"{where} does not say what a row is: {quoted(header[0])} may be in another unit than seconds, which "
                 f"every format takes it for; {_timed_readings(rows)}"
             )
-        if _is_count(header[1]):
-            return TraceFormat.TIMESTAMP_COUNTS
-        raise TraceError(
-            f"{where} does not say what a row is: {quoted(header[1])} may be no count; {_timed_readings(rows)}"
-        )
+        return _format_of_values(rows, header[1], where)
+    if len(header) > 2 and _is_time(rows, header[0]):
+        _refuse_several(rows)
     raise TraceError(
         f"{where} opens no known kind of trace; second,count or a time and a count (timestamp,requests), the full "
-        "Azure header TIMESTAMP,ContextTokens,GeneratedTokens, or one column of times or counts is needed"
+        "Azure header TIMESTAMP,ContextTokens,GeneratedTokens, or one column of times or counts is needed; see "
+        "docs/traces.md"
     )
+
+
+def _refuse_several(rows: TraceRows) -> None:
+    """Raises TraceError: There are several series, and none is chosen."""
+    if rows.names is not None and rows.n_columns > 2:
+        place_of(rows.name, [(name,) for name in rows.names[1:]], None)
+
+
+def _format_of_values(rows: TraceRows, name: str, where: str) -> TraceFormat:
+    """Whether the column beside the times holds counts or rates, as its name says or as both come to the same.
+
+    Raises:
+        TraceError: Neither; it says what each reading would come to, as far as there may be one.
+    """
+    quantity = quantity_of(name)
+    match quantity:
+        case Quantity.COUNT:
+            return TraceFormat.TIMESTAMP_COUNTS
+        case Quantity.RATE:
+            return TraceFormat.RATES
+        case Quantity.TOTAL:
+            raise TraceError(f"{where} names a running total; export its rate(…), or give arrivals.format")
+        case Quantity.INCREASE:
+            interval_s = _steps(rows, Reading(sort=True)).interval_s
+            if range_s(name) == interval_s:
+                return TraceFormat.TIMESTAMP_COUNTS
+            raise TraceError(
+                f"{where}: rows are {interval_s:,} s apart, so that an increase over another time does not count each "
+                "request once; export rate(…), or the increase over that interval"
+            )
+        case Quantity.UNSAID:
+            steps = _steps(rows, Reading(sort=True))
+            if steps.values.size > 1 and steps.interval_s == 1 and steps.are_whole:
+                return TraceFormat.TIMESTAMP_COUNTS
+            _running_total(rows, steps.values, steps.order, name, Reading())
+            says = f"does not say whether {quoted(name)} counts requests or is a rate"
+            raise TraceError(f"{where} {says}; {_readings(steps)}")
+        case Quantity.OTHER:
+            says = f"does not say what a row is: {quoted(name)} may be no count, or of another unit"
+            raise TraceError(f"{where} {says}; {_timed_readings(rows)}")
+        case _:
+            assert_never(quantity)
 
 
 def _is_time(rows: TraceRows, name: str) -> bool:
     """Whether the name of the first column means times in a unit that is known: seconds, or what their size tells."""
-    words = _words(name)
+    words = words_of(name)
     if rows.has_instants:
         words = ["time" if word in _CALENDAR_WORDS else word for word in words]
     elif not {"date", "dates"}.isdisjoint(words) and "time" not in words and _times(rows).min() < _EPOCH_FROM:
@@ -263,19 +310,8 @@ def _times(rows: TraceRows) -> FloatArray:
 
 def _hints_at_time(name: str) -> bool:
     return any(
-        word in _SUBSECOND_WORDS or word in _CALENDAR_WORDS or _SAYS_TIME.fullmatch(word) for word in _words(name)
+        word in _SUBSECOND_WORDS or word in _CALENDAR_WORDS or _SAYS_TIME.fullmatch(word) for word in words_of(name)
     )
-
-
-def _is_count(name: str) -> bool:
-    words = _words(name)
-    if _VALUE.fullmatch(name):
-        return True
-    # Behind another word they number a request: request_no, request_number.
-    is_ordinal = len(words) > 1 and words[-1] in {"n", "num", "number"}
-    is_plain = re.fullmatch(r"[\w #()-]*", name) is not None
-    is_known = is_plain and all(_COUNT_WORDS.fullmatch(word) for word in words)
-    return is_known and not is_ordinal and any(_SAYS_COUNT.fullmatch(word) for word in words)
 
 
 def _format_without_header(rows: TraceRows) -> TraceFormat:
@@ -320,22 +356,31 @@ def _plain_readings(rows: TraceRows) -> str:
 
 
 def _timed_readings(rows: TraceRows) -> str:
-    """What the two kinds of file with a time and a number in each row would make of it."""
+    """What each kind of file with a time and a number in each row would make of it."""
     n = len(rows.columns(["time", None]))
+    as_times = f"timestamps takes each row for a request, {n:,} in all"
     try:
-        counts = rows.columns(["time", "count"])[:, 1]
-        are_whole = bool(np.all(counts == np.floor(counts)))
+        return f"{_readings(_steps(rows, Reading(sort=True)))}; {as_times}"
     except TraceError:
-        are_whole = False
-    if not are_whole:
         return (
-            "its second column holds no whole counts: give requests, not a rate or another quantity; or "
-            f"arrivals.format: timestamps takes each row for a request, {n:,} in all"
+            "its second column holds no counts or rates at one interval of whole seconds: give requests, not another "
+            f"quantity; or arrivals.format: {as_times}"
         )
-    return (
-        "arrivals.format: timestamp-counts takes the second column for counts, "
-        f"{_shown(counts.sum())} requests in {n:,} rows; timestamps takes each row for a request, {n:,} in all"
-    )
+
+
+def _readings(steps: _Steps) -> str:
+    """What a column of numbers beside times comes to as counts and as rates."""
+    n = steps.values.size
+    with np.errstate(over="ignore"):
+        total = float(np.nansum(steps.values))
+    as_counts = f"as counts, {_shown(total)} requests, they would have to be whole (not increase(…): export rate(…))"
+    if steps.are_whole:
+        as_counts = f"arrivals.format: timestamp-counts takes its numbers for counts, {_shown(total)} requests"
+    if n < 2:
+        return as_counts
+    requests = _shown(total * steps.interval_s)
+    as_rates = f"rates takes them for requests a second over {steps.interval_s:,} s each, {requests} requests"
+    return f"{as_counts}; {as_rates}" if steps.are_whole else f"arrivals.format: {as_rates}; {as_counts}"
 
 
 def _requests(n: int) -> str:
@@ -347,7 +392,7 @@ def _shown(whole: float) -> str:
     return f"{whole:,.0f}" if whole < 1e15 else f"{whole:.3g}"
 
 
-# --- counts by row
+# --- counts and rates by row
 
 _OFF = 0.05
 """By which part of the interval a row of counts may lie beside its place."""
@@ -372,7 +417,7 @@ def _from_counts(rows: TraceRows, reading: Reading) -> Trace:
     if rows.header != _COUNTS_HEADER:
         line, shown = (rows.n_above, ",".join(rows.header)) if rows.header else (rows.n_above + 1, "none")
         raise TraceError(f"{rows.name} line {line}: the header is {quoted(shown)}; second,count is needed")
-    table = rows.columns(["second", "count"])
+    table = rows.columns(["second", "count"], blanks=True)
     seconds = table[:, 0]
     _check_whole(rows, seconds, 0, "second")
     if seconds.max() >= _MILLISECONDS_FROM:
@@ -386,9 +431,40 @@ def _from_counts(rows: TraceRows, reading: Reading) -> Trace:
     return _dense(rows, table[:, 1], places - places[0], order, 1, reading)
 
 
-def _from_timestamp_counts(rows: TraceRows, reading: Reading) -> Trace:
-    time, count = rows.header if rows.header is not None and rows.n_columns == 2 else ("time", "count")
-    table = rows.columns([time, count])
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Rows of a time and a number at one interval.
+
+    Attributes:
+        values: The numbers in the file's order, NaN where a cell holds none, ``(n_rows,)``.
+        order: The rows' order in time, ``(n_rows,)``.
+        places: How many intervals after the first each row lies, ascending, ``(n_rows,)``.
+        interval_s: From one row to the next.
+        notes: What was taken for granted of the times.
+    """
+
+    values: FloatArray
+    order: IntArray
+    places: IntArray
+    interval_s: int
+    notes: tuple[str, ...]
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether no value has a fraction."""
+        known = self.values[~np.isnan(self.values)]
+        return bool(np.all(known == np.floor(known)))
+
+
+def _steps(rows: TraceRows, reading: Reading) -> _Steps:
+    """The rows, read.
+
+    Raises:
+        TraceError: Cells are no times and numbers, or times lie out of order, twice, or at no interval.
+    """
+    _refuse_several(rows)
+    time, value = rows.header if rows.header is not None and rows.n_columns == 2 else ("time", "count")
+    table = rows.columns([time, value], blanks=True)
     times = table[:, 0]
     per_s, unit = _ticks(rows, times)
     order = _order(rows, times, reading.sort, time, strictly=True)
@@ -396,8 +472,37 @@ def _from_timestamp_counts(rows: TraceRows, reading: Reading) -> Trace:
     _check_span(rows.name, float(ascending_s[-1]))
     interval_s = _interval_s(rows, ascending_s, order, float(times[order[0]]), reading)
     places = np.round(ascending_s / interval_s).astype(np.int64)
-    made = _dense(rows, table[:, 1], places, order, interval_s, reading, count)
-    return replace(made, notes=(*unit, *made.notes, *_unit_taken(rows, float(times[order[0]]), reading)))
+    notes = (*unit, *_unit_taken(rows, float(times[order[0]]), reading))
+    return _Steps(table[:, 1], order, places, interval_s, notes)
+
+
+def _from_steps(rows: TraceRows, reading: Reading, chosen: TraceFormat) -> Trace:
+    steps = _steps(rows, reading)
+    name = "count" if rows.header is None else rows.header[1]
+    values, notes = steps.values, list(steps.notes)
+    told = {Quantity.COUNT: TraceFormat.TIMESTAMP_COUNTS, Quantity.RATE: TraceFormat.RATES}.get(
+        quantity_of(name), chosen
+    )
+    if told is not chosen and steps.interval_s > 1:
+        notes.append(f"the header {quoted(name)} says {told}; taken for {chosen}, as arrivals.format has it")
+    if chosen is TraceFormat.RATES:
+        if values.size < 2:
+            raise TraceError(f"{rows.name}: one row does not say for how long its rate holds; two are needed")
+        if (range_s(name) or steps.interval_s) < steps.interval_s:
+            notes.append(f"{quoted(name)} looks back for less than the {steps.interval_s:,} s between rows")
+        values = _requests_of_rates(rows, steps, name)
+        reading = replace(reading, format=chosen)
+    made = _dense(rows, values, steps.places, steps.order, steps.interval_s, reading, name)
+    return replace(made, notes=(*made.notes, *notes))
+
+
+def _requests_of_rates(rows: TraceRows, steps: _Steps, column: str) -> FloatArray:
+    """Whole requests of each row: what rounding leaves is carried on, so that the sum is that of the rates, rounded."""
+    _check_most(rows, steps.values, MAX_RATE_RPS, column)
+    known = steps.order[~np.isnan(steps.values[steps.order])]
+    requests = np.full_like(steps.values, np.nan)
+    requests[known] = np.diff(np.round(np.cumsum(steps.values[known] * steps.interval_s)), prepend=0.0)
+    return requests
 
 
 def _interval_s(rows: TraceRows, ascending_s: FloatArray, order: IntArray, first: float, reading: Reading) -> int:
@@ -419,8 +524,8 @@ def _interval_s(rows: TraceRows, ascending_s: FloatArray, order: IntArray, first
         line, cells = rows.row(int(order[wrong[0] + 1]))
         raise TraceError(
             f"{rows.name} line {line}: {quoted(cells[0])} comes {steps_s[wrong[0]]:g} s after the row before, and the "
-            f"median of all rows is {np.median(steps_s):g} s; rows of counts need one interval of whole seconds (if a "
-            "row is a request: arrivals.format: timestamps)"
+            f"median of all rows is {np.median(steps_s):g} s; rows of counts or rates need one interval of whole "
+            "seconds (if a row is a request: arrivals.format: timestamps)"
         )
     line, cells = rows.row(int(order[0]))
     is_thousands = interval_s % 1000 == 0
@@ -442,10 +547,12 @@ def _from_plain_counts(rows: TraceRows, reading: Reading) -> Trace:
             f"{rows.name} line {line}: {quoted(rows.separator.join(cells))} has {len(cells)} columns; plain-counts "
             "needs one count a line (counts and timestamp-counts have times, too)"
         )
-    values = rows.columns(["count"])
+    values = rows.columns(["count"], blanks=True)
     order = np.arange(len(values), dtype=np.int64)
     column = "count" if rows.header is None else rows.header[0]
-    return _dense(rows, values[:, 0], order, order, 1, reading, column)
+    # A cell that holds nothing is a blank line here.
+    lines = np.array([line for line, _ in rows.rows()]) if rows.has_blank_lines else order
+    return _dense(rows, values[:, 0], lines - lines[0], order, 1, reading, column)
 
 
 def _dense(
@@ -457,25 +564,27 @@ def _dense(
     reading: Reading,
     column: str = "count",
 ) -> Trace:
-    """The trace of counts; row ``order[i]`` stands for the ``interval_s`` seconds from ``places[i]`` intervals on."""
-    most = MAX_RATE_RPS * interval_s
+    """The trace of counts; row ``order[i]`` stands for the ``interval_s`` seconds from ``places[i]`` intervals on.
+
+    Of rows whose count is NaN as little is known as of rows that are not there.
+    """
     _check_whole(rows, counts, -1, column)
-    if counts.max() > most:
-        line, cells = rows.row(int(np.flatnonzero(counts > most)[0]))
-        raise TraceError(
-            f"{rows.name} line {line}: {column} is {cells[-1]}; at most {MAX_RATE_RPS} a second is allowed"
-        )
+    _check_most(rows, counts, MAX_RATE_RPS * interval_s, column)
     _check_span(rows.name, float(places[-1]) * interval_s)
-    notes = _running_total(rows, counts[order], order, column, reading)
-    found = np.zeros(int(places[-1]) + 1, dtype=np.int64)
-    found[places] = counts[order].astype(np.int64)
-    runs = missing_runs(places)
+    notes = _running_total(rows, counts, order, column, reading)
+    found = np.full(int(places[-1]) + 1, np.nan)
+    found[places] = counts[order]
+    runs = missing_runs(np.isnan(found))
+    if runs.total == found.size:
+        raise TraceError(f"{rows.name}: no row of {quoted(column)} holds a number; one at least is needed")
+    found = np.nan_to_num(found).astype(np.int64)
     if runs.total:
         in_seconds = GapRuns(runs.start * interval_s, runs.length * interval_s)
 
         def begin(gap: int) -> str:
-            line, cells = rows.row(int(order[np.searchsorted(places, runs.start[gap]) - 1]))
-            return f"{cells[0]} (line {line})"
+            row = int(np.searchsorted(places, runs.start[gap]))
+            line, cells = rows.row(int(order[max(0, row - 1)]))
+            return f"{'after' if row else 'from'} {cells[0]} (line {line}){'' if row else ' on'}"
 
         words = described(in_seconds, found.size * interval_s, begin)
         found, word = _filled(rows.name, found, runs, reading.gaps or Gaps.REFUSE, words)
@@ -512,15 +621,20 @@ def _spread(counts: IntArray, n: int) -> IntArray:
 
 
 def _running_total(rows: TraceRows, counts: FloatArray, order: IntArray, column: str, reading: Reading) -> list[str]:
-    """A note on counts that grow and hardly ever fall; with a given format they are taken for counts all the same.
+    """A note on counts (in the file's order) that hardly ever fall; with a given format they are taken for counts.
 
     Raises:
         TraceError: They do, and the format was not given.
     """
+    order = order[~np.isnan(counts[order])]
+    counts = counts[order]
     steps = np.diff(counts)
     n_rises, falls = int(np.sum(steps > 0)), np.flatnonzero(steps < 0)
     is_named = column.endswith(("total", "totals"))
-    if counts.size < (_LEAST_ROWS_OF_A_NAMED_TOTAL if is_named else _LEAST_ROWS_OF_A_TOTAL) or not n_rises:
+    if counts.size < (_LEAST_ROWS_OF_A_NAMED_TOTAL if is_named else _LEAST_ROWS_OF_A_TOTAL):
+        return []
+    # A counter that is called a total may rest.
+    if not n_rises and not (is_named and counts.any()):
         return []
     if not is_named and n_rises < min(_RISES_OF_A_TOTAL, steps.size / 2):
         return []
@@ -532,21 +646,36 @@ def _running_total(rows: TraceRows, counts: FloatArray, order: IntArray, column:
         times = "once" if falls.size == 1 else f"{falls.size:,} times"
         line, cells = rows.row(int(order[falls[0] + 1]))
         words = (
-            f"the {counts.size:,} counts of {quoted(column)} fall only {times}, first to {cells[-1]} in line {line}, "
+            f"the {counts.size:,} values of {quoted(column)} fall only {times}, first to {cells[-1]} in line {line}, "
             "as those of a running total that starts anew"
         )
     else:
-        words = f"its {counts.size:,} counts never fall, as those of a running total"
+        words = f"its {counts.size:,} values never fall, as those of a running total"
     if reading.format is None:
-        raise TraceError(f"{rows.name}: {words}; give each row's own requests, or arrivals.format if they are that")
+        raise TraceError(
+            f"{rows.name}: {words}; give each row's own requests (of a counter its rate(…)), or arrivals.format if "
+            "they are that"
+        )
     return [words]
 
 
 def _check_whole(rows: TraceRows, values: FloatArray, place: int, column: str) -> None:
-    broken = np.flatnonzero(values != np.floor(values))
+    broken = np.flatnonzero((values != np.floor(values)) & ~np.isnan(values))
     if broken.size:
         line, cells = rows.row(int(broken[0]))
-        raise TraceError(f"{rows.name} line {line}: {column} is {quoted(cells[place])}; a whole number ≥ 0 is needed")
+        hint = "" if column == "second" else " (rate(…), requests a second: arrivals.format: rates)"
+        raise TraceError(
+            f"{rows.name} line {line}: {column} is {quoted(cells[place])}; a whole number ≥ 0 is needed{hint}"
+        )
+
+
+def _check_most(rows: TraceRows, values: FloatArray, most: float, column: str) -> None:
+    above = np.flatnonzero(values > most)
+    if above.size:
+        line, cells = rows.row(int(above[0]))
+        raise TraceError(
+            f"{rows.name} line {line}: {column} is {cells[-1]}; at most {MAX_RATE_RPS} a second is allowed"
+        )
 
 
 # --- one request a row
@@ -568,15 +697,15 @@ def _from_azure(rows: TraceRows, reading: Reading) -> Trace:
 
 def _from_timestamps(rows: TraceRows, reading: Reading) -> Trace:
     column = "time" if rows.header is None else rows.header[0]
-    counted = next((name for name in (rows.header or ())[1:] if _is_count(name)), None)
+    others = [name for name in (rows.header or ())[1:] if name]
+    counted = next((name for name in others if quantity_of(name) is not Quantity.OTHER), None)
     if counted is not None:
         raise TraceError(
             f"{rows.name}: timestamps takes each row for one request, but the column {quoted(counted)} seems to count "
-            "them; arrivals.format: counts and timestamp-counts read such columns"
+            "them; arrivals.format: counts, timestamp-counts and rates read such columns"
         )
     # Other columns say something of the request; only a given format gets here with any.
-    others: list[str | None] = [None] * (rows.n_columns - 1)
-    times = rows.columns([column, *others])[:, 0]
+    times = rows.columns([column, *[None] * (rows.n_columns - 1)])[:, 0]
     per_s, unit = _ticks(rows, times)
     order = _order(rows, times, reading.sort, column, strictly=False)
     begin = math.floor(times[order[0]] / per_s) * per_s
@@ -600,7 +729,7 @@ def _from_times(
 
     def begin(gap: int) -> str:
         line, cells = rows.row(int(order[places[gap]]))
-        return f"{cells[0]} (line {line})"
+        return f"after {cells[0]} (line {line})"
 
     words = f"a silence far from usual: {described(runs, counts.size, begin)}"
     if reading.gaps is None:
@@ -640,7 +769,7 @@ def _is_of_unknown_unit(rows: TraceRows, first: float) -> bool:
     """Whether neither the times' size nor their name tells their unit; ``first`` is the earliest."""
     if rows.has_instants or first >= _EPOCH_FROM:
         return False
-    return rows.header is None or not any(_SAYS_SECONDS.fullmatch(word) for word in _words(rows.header[0]))
+    return rows.header is None or not any(_SAYS_SECONDS.fullmatch(word) for word in words_of(rows.header[0]))
 
 
 def _unit_taken(rows: TraceRows, first: float, reading: Reading) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The rows of a delimited text file: a header or none, and cells that are numbers or times, each with its line.
 
 Commas, semicolons and tabs separate; cells may be quoted; a first line ``sep=;``, as spreadsheets write it, is obeyed.
+Of several series beside a time, one is chosen by its name.
 """
 
 from __future__ import annotations
@@ -13,15 +14,26 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from itertools import islice
 
 import numpy as np
 
+from executor.names import spelled_as
 from workloads.arrays import FloatArray
 from workloads.errors import TraceError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what times without a zone are counted from
+
+_BLANK = {"", "-", "null", "nan"}
+"""What monitors write where they know nothing, in lower case."""
+
+_FOR_DISPLAY = re.compile(r"\d[\d.,'\s]*\D*")
+"""Numbers with a unit or with separators between their digits."""
+
+_MOST_NAMED = 8
+"""So many series are named in a refusal."""
 
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?', re.IGNORECASE)
 
@@ -34,19 +46,39 @@ class TraceRows:
         name: The file's, for messages.
         text: All of it.
         separator: Between cells.
-        header: The cells of the line above the first row, in lower case; ``None`` where the first line is a row.
+        names: The cells of the line above the first row; ``None`` where the first line is a row.
         n_above: Lines above the first row; the last of them is the header, if there is one.
-        n_columns: Cells of the header, else of the first row.
+        n_cells: Cells of the first line.
         has_instants: Whether the first row begins with a date and a time rather than with a number.
+        chosen: The place of the one series that is read beside the times; ``None``: all cells are read.
     """
 
     name: str
     text: str
     separator: str
-    header: tuple[str, ...] | None
+    names: tuple[str, ...] | None
     n_above: int
-    n_columns: int
+    n_cells: int
     has_instants: bool
+    chosen: int | None = None
+
+    @property
+    def header(self) -> tuple[str, ...] | None:
+        """The names of the cells that are read, in lower case."""
+        return None if self.names is None else tuple(name.lower() for name in self._read(self.names))
+
+    @property
+    def n_columns(self) -> int:
+        """How many cells of a row are read."""
+        return self.n_cells if self.chosen is None else 2
+
+    @property
+    def has_blank_lines(self) -> bool:
+        """Whether a line between two rows holds nothing, or empty quotation marks."""
+        return re.search(r'\n[ \t"]*\n', _lines(self.text, self.n_above).read().rstrip()) is not None
+
+    def _read(self, cells: Sequence[str]) -> Sequence[str]:
+        return cells if self.chosen is None else (cells[0], cells[self.chosen])
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Each row's line and cells, stripped; blank lines are left out.
@@ -65,22 +97,30 @@ class TraceRows:
                 return
             if len(cells) > 1 or (cells and cells[0].strip()):
                 line = self.n_above + reader.line_num
-                if len(cells) != self.n_columns:
+                if len(cells) != self.n_cells:
                     raise TraceError(
                         f"{self.name} line {line}: {quoted(self.separator.join(cells))} has {len(cells)} columns; "
-                        f"{self.n_columns} are needed, as in the first line"
+                        f"{self.n_cells} are needed, as in the first line"
                     )
-                yield line, [cell.strip() for cell in cells]
+                yield line, [cell.strip() for cell in self._read(cells)]
 
     def row(self, index: int) -> tuple[int, list[str]]:
-        """The line and the cells of one row."""
-        return next(islice(self.rows(), index, None))
+        """The line and the cells of one row.
 
-    def columns(self, names: Sequence[str | None]) -> FloatArray:
+        Raises:
+            TraceError: There are not so many.
+        """
+        found = next(islice(self.rows(), index, None), None)
+        if found is None:
+            raise TraceError(f"{self.name}: no rows below the header; a trace needs at least one")
+        return found
+
+    def columns(self, names: Sequence[str | None], *, blanks: bool = False) -> FloatArray:
         """The cells as finite numbers ≥ 0, ``(n_rows, n_columns)``; dates as microseconds of the epoch.
 
         Args:
             names: What messages call each column; columns called ``None`` are not read, and hold 0.
+            blanks: Whether cells of the last column may hold nothing, or ``null``, ``NaN`` or ``-``; they become NaN.
 
         Raises:
             TraceError: Another number of columns, no row, or a cell that is neither number nor time.
@@ -91,9 +131,9 @@ class TraceRows:
                 f"{self.name} line {line}: {quoted(self.separator.join(cells))} has {len(cells)} columns; "
                 f"{len(names)} are needed"
             )
-        found = None if self.has_instants or None in names else self._fast()
+        found = None if self.has_instants or None in names or self.chosen is not None else self._fast()
         if found is None:
-            found = self._slow(names)
+            found = self._slow(names, blanks)
         if not len(found):
             raise TraceError(f"{self.name}: no rows below the header; a trace needs at least one")
         return found
@@ -110,7 +150,7 @@ class TraceRows:
         is_good = found.shape[1] == self.n_columns and bool(np.all(np.isfinite(found) & (found >= 0)))
         return found if is_good else None
 
-    def _slow(self, names: Sequence[str | None]) -> FloatArray:
+    def _slow(self, names: Sequence[str | None], blanks: bool = False) -> FloatArray:
         """As :meth:`columns`, cell by cell, so that a refusal names the line."""
         found = array("d")
         n_instants = 1 if self.has_instants else 0
@@ -127,16 +167,19 @@ class TraceRows:
                     )
                 values[0], has_zone = microseconds, zone
             for place, name in numbers:
-                values[place] = _number(self.name, line, name, cells[place])
+                if blanks and place == len(names) - 1 and cells[place].lower() in _BLANK:
+                    values[place] = math.nan
+                else:
+                    values[place] = _number(self.name, line, name, cells[place], is_time=place < len(names) - 1)
             found.extend(values)
         return np.array(found, dtype=np.float64).reshape(-1, len(names))
 
 
-def trace_rows(name: str, text: str) -> TraceRows:
-    """The rows of the text.
+def trace_rows(name: str, text: str, column: str | None = None) -> TraceRows:
+    """The rows of the text; with ``column`` only the times and the series of that name are read.
 
     Raises:
-        TraceError: There is none.
+        TraceError: There is no row, or not one such series.
     """
     filled = ((line, content) for line, content in enumerate(_lines(text, 0), 1) if content.strip())
     head = list(islice(filled, 3))
@@ -149,10 +192,44 @@ def trace_rows(name: str, text: str) -> TraceRows:
     separator = separator or next((one for one in "\t;" if len(_cells(head[0][1], one)) > 1), ",")
     first = _cells(head[0][1], separator)
     if is_number(first[0]) or is_instant(first[0]):
+        if column is not None:
+            raise TraceError(f"{name}: arrivals.column is {quoted(column)}; the file has no header with names")
         return TraceRows(name, text, separator, None, head[0][0] - 1, len(first), is_instant(first[0]))
     below = _cells(head[1][1], separator)[0] if len(head) > 1 else ""
-    header = tuple(cell.lower() for cell in first)
-    return TraceRows(name, text, separator, header, head[0][0], len(first), is_instant(below) and not is_number(below))
+    chosen = None if column is None else 1 + place_of(name, [(cell,) for cell in first[1:]], column)
+    has_instants = is_instant(below) and not is_number(below)
+    return TraceRows(name, text, separator, tuple(first), head[0][0], len(first), has_instants, chosen)
+
+
+def place_of(name: str, series: Sequence[Sequence[str]], column: str | None) -> int:
+    """The place of the series that ``column`` names, or of the only one; the case of letters tells them apart last.
+
+    Args:
+        name: The file's.
+        series: What each may be called, its full name first.
+        column: What was asked for.
+
+    Raises:
+        TraceError: No series or several are called that, or none is chosen of several; lists their full names.
+    """
+    if column is None and len(series) == 1:
+        return 0
+    known = [alias for names in series for alias in names]
+    wanted = None if column is None else spelled_as(column, known)
+    by_name = [place for place, names in enumerate(series) if names[0] == wanted]
+    fitting = by_name or [place for place, names in enumerate(series) if wanted in names]
+    if len(fitting) == 1:
+        return fitting[0]
+    shown = ", ".join(repr(series[place][0]) for place in (fitting or range(len(series)))[:_MOST_NAMED])
+    if len(fitting or series) > _MOST_NAMED:
+        shown += f" and {len(fitting or series) - _MOST_NAMED} more"
+    if column is None:
+        raise TraceError(f"{name}: it has {len(series)} series; arrivals.column chooses one of {shown}")
+    if fitting:
+        raise TraceError(f"{name}: arrivals.column is {quoted(column)}, as {len(fitting)} series are called: {shown}")
+    nearest = get_close_matches(column, known, n=1)
+    hint = f" (did you mean {nearest[0]}?)" if nearest else ""
+    raise TraceError(f"{name}: arrivals.column is {quoted(column)}{hint}; its series: {shown or 'none'}")
 
 
 def _lines(text: str, n_skipped: int) -> io.StringIO:
@@ -194,7 +271,7 @@ def is_instant(text: str) -> bool:
     return not is_number(text)
 
 
-def _number(name: str, line: int, column: str, text: str) -> float:
+def _number(name: str, line: int, column: str, text: str, *, is_time: bool) -> float:
     """The finite number ≥ 0 that the text writes."""
     try:
         # Python reads 1_000 as a number; in a data file it is a slip.
@@ -202,7 +279,12 @@ def _number(name: str, line: int, column: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise TraceError(f"{name} line {line}: {column} is {quoted(text)}; a finite number ≥ 0 is needed")
+        needed = "a finite number ≥ 0 is needed"
+        if is_time:
+            needed = "a number ≥ 0 or a time like 2023-11-16 18:17:03 is needed"
+        elif _FOR_DISPLAY.fullmatch(text):
+            needed += ", such as 1200.5 (Grafana: export with Formatted data off)"
+        raise TraceError(f"{name} line {line}: {column} is {quoted(text)}; {needed}")
     return value
 
 
