@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def spelled_as(name: str, known: Iterable[str]) -> str:
@@ -15,3 +16,18 @@ def spelled_as(name: str, known: Iterable[str]) -> str:
         return name
     alike = [other for other in names if other.casefold() == name.casefold()]
     return alike[0] if len(alike) == 1 else name
+
+
+_LONGEST = 60
+"""Characters of a name that are compared: what is longer than any of ours takes long to compare."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one of ``known`` that was probably meant: the most like, else the first that begins so; ``None`` without any.
+
+    The case of letters does not count.
+    """
+    folded = {other.casefold(): other for other in known}
+    typed = name[:_LONGEST].casefold()
+    alike = get_close_matches(typed, folded, n=1) or [other for other in folded if typed and other.startswith(typed)]
+    return folded[alike[0]] if alike else None

@@ -11,7 +11,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,10 +28,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from executor.gpu import SILENT_S
+from executor.names import nearest
 from migrator.assignments import assigned
 from migrator.errors import ConfigError
 from migrator.extras import model_text
@@ -56,22 +57,32 @@ SHIPPED_TRACES = (
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 NonNegative = Annotated[float, Field(ge=0, le=1e6)]
 Sigma = Annotated[float, Field(ge=0, le=10)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 MOST_LOAD, DOUBTFUL_LOAD = 10.0, 3.0
 """The largest ``load``, and the largest that is no cause for doubt: at 1 the tenants, in turn, would fill the GPU."""
 
 
-def _without_percent(load: float) -> float:
-    if load > MOST_LOAD:
-        raise ValueError(f"a share, at most {MOST_LOAD:g}, is needed; percent? {load:g} % are {load / 100:g}")
-    return load
+def _percent(number: float, most: float) -> str:
+    """The question whether a share that is too large is percent, where that makes it one."""
+    return f"; percent? {number:g} % are {number / 100:g}" if most < number <= 100 * most else ""
 
 
-Load = Annotated[Positive, AfterValidator(_without_percent)]
+def _share(most: float) -> AfterValidator:
+    def validated(share: float) -> float:
+        if share > most:
+            raise ValueError(f"a share, at most {most:g}, is needed{_percent(share, most)}")
+        return share
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    return AfterValidator(validated)
+
+
+Fraction = Annotated[float, Field(ge=0), _share(1)]
+Load = Annotated[Positive, _share(MOST_LOAD)]
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=100)]
 
 
 def _either(needed: str) -> WrapValidator:
@@ -104,8 +115,8 @@ class Section(BaseModel):
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
-                    nearest = get_close_matches(str(key)[:60], cls.model_fields, n=1, cutoff=0.5)
-                    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+                    meant = nearest(str(key), cls.model_fields)
+                    hint = f"did you mean {meant!r}? " if meant else ""
                     raise ValueError(f"unknown key {as_text(key)}; {hint}known: {', '.join(cls.model_fields)}")
         return data
 
@@ -224,6 +235,15 @@ class AccuracyConfig(Section):
     before: Fraction
     after: Fraction
 
+    @model_validator(mode="before")
+    @classmethod
+    def _two_shares(cls, data: object) -> object:
+        if not isinstance(data, (Mapping, list, AccuracyConfig)):
+            hint = _percent(data, 1) if isinstance(data, (int, float)) else ""
+            # Pydantic makes a message of ValueError alone.
+            raise ValueError(f"{{before, after}} is needed, shares of at most 1{hint}")  # noqa: TRY004
+        return data
+
 
 class LearningConfig(Section):
     """What a tenant's model is asked and learns, where requests and workers are real."""
@@ -249,7 +269,7 @@ class LearningConfig(Section):
 class FloorConfig(Section):
     """The least share of requests to be answered in time, over each window or in each step."""
 
-    share: Annotated[float, Field(gt=0, le=1)]
+    share: Annotated[float, Field(gt=0), _share(1)]
     per: Literal["window", "step"] = "window"
 
     @model_validator(mode="before")
@@ -671,24 +691,59 @@ def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
     try:
         return Config.model_validate(dict(data))
     except ValidationError as error:
-        first = error.errors()[0]
-        # Tags of the branches that pydantic tried are no keys of the user's file.
-        parts = [part for part in first["loc"] if not (isinstance(part, str) and _is_branch_tag(part))]
-        key = ".".join(map(str, parts))
-        message = first["msg"].partition(" or instance of ")[0].removeprefix("Value error, ")
-        value = first.get("input")
+        first = _most_telling(error)
+        key, value = _key_of(first, data), first.get("input")
+        message = _in_our_words(first, key)
         shown = f" (got {as_text(value)})" if isinstance(value, (str, int, float, bool)) or value is None else ""
         raise ConfigError(f"{origin}: {key + ': ' if key else ''}{message}{shown}") from None
 
 
-def _is_branch_tag(part: str) -> bool:
-    return part.startswith(("constrained-", "list[", "literal[", "function-")) or part in {
-        "AccuracyConfig",
-        "int",
-        "float",
-        "str",
-        "none",
-    }
+def _most_telling(error: ValidationError) -> ErrorDetails:
+    """The first error; if that is of one of several ways to write a value, the one of the way that went furthest."""
+    first, *others = error.errors()
+    *above, way = first["loc"] or ("",)
+    ways = (
+        [first, *(other for other in others if [*other["loc"][: len(above)]] == above)] if _is_branch_tag(way) else []
+    )
+    return max(ways, key=lambda one: (len(one["loc"]), one["type"] != "model_type"), default=first)
+
+
+def _key_of(error: ErrorDetails, data: Mapping[Any, Any]) -> str:
+    """The dotted path of the key, with its tenant's name where that is one."""
+    # Tags of the branches that pydantic tried are no keys of the user's file.
+    parts = [part for part in error["loc"] if not _is_branch_tag(part)]
+    if parts[:1] == ["tenants"] and len(parts) > 1:
+        tenant = data["tenants"][parts[1]]
+        name = tenant.get("name") if isinstance(tenant, Mapping) else None
+        if isinstance(name, str) and re.fullmatch(_NAME, name):
+            parts[1] = name
+    return ".".join(map(str, parts))
+
+
+_NUMBERS = {"float_type": ("a number", r"[0-9]{1,9}(\.[0-9]{1,9})?"), "int_type": ("a whole number", "[0-9]{1,9}")}
+"""What is needed, and how it is written."""
+
+_UNITS = {"ms": "milliseconds", "s": "seconds", "rps": "requests a second"}
+"""By the ends of keys."""
+
+
+def _in_our_words(error: ErrorDetails, key: str) -> str:
+    """What is needed; where a number was quoted, or written with its unit, also that number."""
+    if error["type"] not in _NUMBERS:
+        return error["msg"].partition(" or instance of ")[0].removeprefix("Value error, ")
+    needed, pattern = _NUMBERS[error["type"]]
+    unit = next((unit for unit in _UNITS if key.endswith(f"_{unit}")), "")
+    number = str(error["input"]).strip().removesuffix(unit).strip()
+    such = f", as {number}" if re.fullmatch(pattern, number) else ""
+    return f"{needed}{f' of {_UNITS[unit]}' if unit else ''} is needed{such}"
+
+
+_BRANCHES = ("AccuracyConfig", "int", "float", "str", "none")
+
+
+def _is_branch_tag(part: int | str) -> bool:
+    tags = ("constrained-", "list[", "literal[", "function-")
+    return isinstance(part, str) and (part in _BRANCHES or part.startswith(tags))
 
 
 def _with_paths(config: Config, changed: Callable[[str], str]) -> Config:

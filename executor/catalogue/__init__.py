@@ -6,7 +6,6 @@ the simulator, the offline planner and the tests.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
@@ -15,7 +14,7 @@ from msgspec import toml
 from executor.cuts import DEFAULT_CARD, CpuCut, MpsCut
 from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.mig import GpuModel
-from executor.names import spelled_as
+from executor.names import nearest, spelled_as
 
 _SUFFIX = ".toml"
 
@@ -44,8 +43,8 @@ def gpu_model(name: str) -> GpuModel:
     known = gpu_model_names()
     spelled = spelled_as(name, known)
     if spelled not in known:
-        nearest = get_close_matches(name.casefold(), known, n=1)
-        hint = f" (did you mean {nearest[0]}?)" if nearest else ""
+        meant = nearest(name, known)
+        hint = f" (did you mean {meant}?)" if meant else ""
         raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; known: {', '.join(known)}")
     return _read(spelled)
 

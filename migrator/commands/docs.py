@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from executor.names import nearest
 from migrator.commands.options import with_examples
 from migrator.console import output
 from migrator.errors import MigratorError
@@ -32,7 +33,9 @@ def docs_command(
         return
     name = page.removeprefix("docs/").removesuffix(".md")
     if name not in known:
-        raise MigratorError(f"no page {page!r}; there are {', '.join(known)}")
+        meant = nearest(name, known)
+        hint = f" (did you mean {meant}?)" if meant else ""
+        raise MigratorError(f"no page {page!r}{hint}; there are {', '.join(known)}")
     typer.echo(known[name].read_text("utf-8"), nl=False)
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel
+from executor.names import nearest
 from migrator.config import Config
 from migrator.errors import GridError
 from migrator.whatif.grid import Choice, Factor, choice_of, shown
@@ -162,6 +163,8 @@ _FINDABLE = {
     "overhead_s": _Findable("max", "x0.25", "x3"),
 }
 
+_NAMES = (*(f"{entry.direction}:{key}" for key, entry in _FINDABLE.items()), "min:gpu")
+
 _LOADS = ("0.1", "1.2")
 """The grid's ends where the config has a load: at 1 the tenants, one after the other, would fill the GPU."""
 
@@ -281,7 +284,9 @@ def read_search(text: str, config: Config) -> Search:
         return Search("min", tuple(Choice("gpu", None, model.name) for model in by_size()))
     findable = _FINDABLE.get(key)
     if not colon or findable is None or direction != findable.direction:
-        raise GridError(f"--find {shown(text)}: {_ALLOWED} can be found")
+        meant = nearest(f"{direction}:{key}", _NAMES)
+        hint = f" (did you mean {meant}?)" if meant else ""
+        raise GridError(f"--find {shown(text)}{hint}: {_ALLOWED} can be found")
     if tenant and tenant not in (names := [entry.name for entry in config.tenants]):
         raise GridError(f"--find {shown(text)}: {shown(tenant)} is no tenant; those are {', '.join(names)}")
     default = (findable.low, findable.high)

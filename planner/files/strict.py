@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from reprlib import Repr
@@ -20,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from executor.errors import Refusal
 from executor.files import read_input
+from executor.names import nearest
 from planner.errors import PlannerError
 
 if TYPE_CHECKING:
@@ -202,8 +202,8 @@ def _nearest(model: type[StrictModel], location: tuple[str | int, ...]) -> str:
         owner = _mapping_in(get_type_hints(owner).get(str(part))) or owner
     found = owner.__dataclass_fields__ if is_dataclass(owner) else owner.model_fields
     known = [getattr(field, "alias", None) or name for name, field in found.items()]
-    nearest = get_close_matches(str(location[-1])[:LONGEST_VALUE], known, n=1, cutoff=0.5)
-    hint = f" (did you mean {nearest[0]}?)" if nearest else ""
+    meant = nearest(str(location[-1]), known)
+    hint = f" (did you mean {meant}?)" if meant else ""
     return f"{hint}; known: {', '.join(known)}"
 
 

@@ -62,9 +62,10 @@ def test_model_bears_the_name_that_it_is_asked_by(name: str) -> None:
     assert gpu_model(name).name == name
 
 
-def test_unknown_model_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UnknownGpuModelError, match=r"'a100-80' \(did you mean a100-80gb\?\); known: a100-40gb, a100"):
-        gpu_model("a100-80")
+@pytest.mark.parametrize(("typed", "meant"), [("a100-80", "a100-80gb"), ("a30", "a30-24gb"), ("H200", "h200-141gb")])
+def test_unknown_model_is_refused_with_the_nearest_name(typed: str, meant: str) -> None:
+    with pytest.raises(UnknownGpuModelError, match=rf"'{typed}' \(did you mean {meant}\?\); known: a100-40gb, a100"):
+        gpu_model(typed)
 
 
 def test_a_path_is_no_model() -> None:

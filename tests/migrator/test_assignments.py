@@ -87,7 +87,7 @@ def test_a_key_that_is_set_twice_is_refused() -> None:
     [
         (
             "tenants.vision.slo=5",
-            "config.yaml with tenants.vision.slo=5: tenants.0: unknown key 'slo'; did you mean 'slo_ms'",
+            "config.yaml with tenants.vision.slo=5: tenants.vision: unknown key 'slo'; did you mean 'slo_ms'",
         ),
         ("load=-1", "config.yaml with load=-1: load: "),
     ],

@@ -125,7 +125,7 @@ def test_a_floor_of_in_time_answers_has_a_short_and_a_long_form(write_config, gi
     "given", [0, -0.1, 1.5, "0.9", True, {"per": "step"}, {"share": 2}, {"share": 0.9, "per": "s"}]
 )
 def test_a_floor_that_cannot_be_is_refused_with_its_key(write_config, given) -> None:
-    with pytest.raises(ConfigError, match=r"tenants\.0\.min_slo_attainment") as caught:
+    with pytest.raises(ConfigError, match=r"tenants\.vision\.min_slo_attainment") as caught:
         read_config(write_config({"tenants.0.min_slo_attainment": given}))
     assert "\n" not in str(caught.value)
 
@@ -135,7 +135,7 @@ ALLOWED_SERVICE_JITTER = "simulation.service_jitter: a number from 0 to 10, or '
 BAD = [
     ({"tennants": []}, "unknown key 'tennants'; did you mean 'tenants'?"),
     ({"gpu.modle": "x"}, "gpu: unknown key 'modle'; did you mean 'model'?"),
-    ({"tenants.0.slo": 3}, "tenants.0: unknown key 'slo'; did you mean 'slo_ms'?"),
+    ({"tenants.0.slo": 3}, "tenants.vision: unknown key 'slo'; did you mean 'slo_ms'?"),
     ({"tenants.0.arrivals.scale.faktor": 3}, "did you mean 'factor'?"),
     ({"gpu.model": "a100"}, "unknown GPU model 'a100'"),
     ({"gpu.backend": "real"}, "gpu.backend"),
@@ -169,25 +169,61 @@ BAD = [
     ({"estimates.service_spread": 1}, "estimates.service_spread: Input should be less than 1"),
     ({"estimates.service_spread": -0.1}, "estimates.service_spread"),
     ({"estimates.cost_gpu_s": float("inf")}, "estimates.cost_gpu_s"),
-    ({"tenants.1.arrivals.offset_s": 100.4}, "tenants.1.arrivals.offset_s"),
+    ({"tenants.1.arrivals.offset_s": 100.4}, "tenants.language.arrivals.offset_s"),
     ({"tenants": []}, "tenants"),
     ({"tenants.1.name": "vision"}, "two tenants are called 'vision'"),
     ({"tenants.0.name": "no spaces"}, "tenants.0.name"),
     ({"tenants.0.name": "a\x1b[31m"}, r"(got 'a\x1b[31m')"),
     ({"tenants.0.name": "a\n"}, r"(got 'a\n')"),
-    ({"tenants.0.model": ""}, "tenants.0.model: String should have at least 1 character (got '')"),
-    ({"tenants.1.arrivals.trace": ""}, "tenants.1.arrivals.trace: String should have at least 1 character"),
+    ({"tenants.0.model": ""}, "tenants.vision.model: String should have at least 1 character (got '')"),
+    ({"tenants.1.arrivals.trace": ""}, "tenants.language.arrivals.trace: String should have at least 1 character"),
     ({"profiles": ""}, "profiles: String should have at least 1 character"),
-    ({"tenants.0.slo_ms": -3}, "tenants.0.slo_ms"),
-    ({"tenants.0.arrivals.rate_rps": -1}, "tenants.0.arrivals.rate_rps"),
-    ({"tenants.0.arrivals.rate_rps": float("nan")}, "tenants.0.arrivals.rate_rps"),
+    ({"tenants.0.slo_ms": -3}, "tenants.vision.slo_ms"),
+    ({"tenants.0.arrivals.rate_rps": -1}, "tenants.vision.arrivals.rate_rps"),
+    ({"tenants.0.arrivals.rate_rps": float("nan")}, "tenants.vision.arrivals.rate_rps"),
     ({"tenants.0.arrivals.rate_rps": None}, "give either 'trace'"),
     ({"tenants.0.arrivals.trace": "azure-conv"}, "give either 'trace'"),
-    ({"tenants.0.accuracy.before": 1.2}, "tenants.0.accuracy"),
-    ({"tenants.1.accuracy": []}, "tenants.1.accuracy"),
-    ({"tenants.0.batch": 0}, "tenants.0.batch"),
-    ({"tenants.0.batch": "most"}, "tenants.0.batch"),
-    ({"tenants.0.retraining.samples": 0}, "tenants.0.retraining.samples"),
+    ({"tenants.0.accuracy.before": 1.2}, "tenants.vision.accuracy"),
+    ({"tenants.1.accuracy": []}, "tenants.language.accuracy: List should have at least 1 item"),
+    *(
+        (
+            {"tenants.0.accuracy": value},
+            f"tenants.vision.accuracy: {{before, after}} is needed, shares of at most 1{hint}",
+        )
+        for value, hint in ((86, "; percent? 86 % are 0.86 (got 86)"), (0.86, " (got 0.86)"), ("86%", " (got '86%')"))
+    ),
+    *(
+        ({"tenants.1.accuracy": value}, f"tenants.language.accuracy.{key}; percent? 86 % are 0.86 (got 86)")
+        for value, key in (
+            ({"before": 86, "after": 0.9}, "before: a share, at most 1, is needed"),
+            ([{"before": 0.6, "after": 0.9}, {"before": 0.6, "after": 86}], "1.after: a share, at most 1, is needed"),
+            ([86], "0: {before, after} is needed, shares of at most 1"),
+        )
+    ),
+    ({"tenants.0.accuracy.after": 860}, "tenants.vision.accuracy.after: a share, at most 1, is needed (got 860)"),
+    ({"tenants.0.min_slo_attainment": 99}, "share: a share, at most 1, is needed; percent? 99 % are 0.99 (got 99)"),
+    *(
+        (
+            {"tenants.0.slo_ms": value},
+            f"tenants.vision.slo_ms: a number of milliseconds is needed{such} (got {value!r})",
+        )
+        for value, such in (
+            ("100ms", ", as 100"),
+            (" 99.5 ms", ", as 99.5"),
+            ("100", ", as 100"),
+            ("0.1s", ""),
+            (True, ""),
+        )
+    ),
+    ({"window_s": "200s"}, "config.yaml: window_s: a number of seconds is needed, as 200 (got '200s')"),
+    ({"windows": "4"}, "config.yaml: windows: a whole number is needed, as 4 (got '4')"),
+    ({"windows": "4.5"}, "config.yaml: windows: a whole number is needed (got '4.5')"),
+    ({"tenants.0.arrivals.rate_rps": "6 rps"}, "rate_rps: a number of requests a second is needed, as 6 (got '6 rps')"),
+    ({"tenants.0": 3}, "tenants.0: Input should be a valid dictionary (got 3)"),
+    ({"gpu.model": "a30"}, "gpu.model: unknown GPU model 'a30' (did you mean a30-24gb?); known: a100-40gb"),
+    ({"tenants.0.batch": 0}, "tenants.vision.batch"),
+    ({"tenants.0.batch": "most"}, "tenants.vision.batch"),
+    ({"tenants.0.retraining.samples": 0}, "tenants.vision.retraining.samples"),
     ({"forecast.method": "gru"}, "forecast.method"),
     ({"forecast.method": "informer"}, "forecast: method 'informer' needs a model: the folder"),
     ({"gpu": None}, "gpu"),
@@ -198,7 +234,7 @@ BAD = [
     ({"step_s": 1e-300}, "at most 100000 steps"),
     ({"forecast.n_paths": 10**7}, "forecast.n_paths"),
     ({"simulation": {"start_jitter": 1e308}}, "simulation.start_jitter"),
-    ({"simulation": {"start_jitter": "measured"}}, "simulation.start_jitter: Input should be a valid number"),
+    ({"simulation": {"start_jitter": "measured"}}, "simulation.start_jitter: a number is needed (got 'measured')"),
     *(
         ({"simulation": {"service_jitter": value}}, f"{ALLOWED_SERVICE_JITTER} (got {value!r})")
         for value in ("measurd", -0.1, 11, True, None, float("nan"))
@@ -210,7 +246,7 @@ BAD = [
     ),
     (
         {"simulation": {"driver": {"error_share": 10}}},
-        "simulation.driver.error_share: Input should be less than or equal to 1 (got 10)",
+        "simulation.driver.error_share: a share, at most 1, is needed; percent? 10 % are 0.1 (got 10)",
     ),
     ({"simulation": {"driver": {"in_use_s": -1}}}, "simulation.driver.in_use_s"),
     ({"simulation": {"others": {"placement": "1g.10gb@0"}}}, "simulation.others: Input should be a valid list"),
@@ -228,9 +264,9 @@ BAD = [
         "simulation.others.0: to_s is 5; more than from_s (5) is needed",
     ),
     ({"simulation": {"others": [{"placement": "1g.10gb@0", "from_s": -5}]}}, "simulation.others.0.from_s"),
-    ({"tenants.0.weight": 1e308}, "tenants.0.weight"),
-    ({"tenants.0.worker_start_s": 1e308}, "tenants.0.worker_start_s"),
-    ({"tenants.0.arrivals.scale": {"factor": 1e308}}, "tenants.0.arrivals.scale.factor"),
+    ({"tenants.0.weight": 1e308}, "tenants.vision.weight"),
+    ({"tenants.0.worker_start_s": 1e308}, "tenants.vision.worker_start_s"),
+    ({"tenants.0.arrivals.scale": {"factor": 1e308}}, "tenants.vision.arrivals.scale.factor"),
     ({"name": "x" * 300}, "name"),
     ({"profile_variant": "fast"}, "profile_variant: Input should be 'recorded' or 'launch-free' (got 'fast')"),
 ]
@@ -298,9 +334,12 @@ BAD_POOLS = [
         "sharing.pools: 'language' is to be alone, and shares with vision",
     ),
     ({"sharing.turn_cost": -0.01}, "sharing.turn_cost: Input should be greater than or equal to 0 (got -0.01)"),
-    ({"sharing.turn_cost": 1.01}, "sharing.turn_cost: Input should be less than or equal to 1 (got 1.01)"),
+    (
+        {"sharing.turn_cost": 1.01},
+        "sharing.turn_cost: a share, at most 1, is needed; percent? 1.01 % are 0.0101 (got 1.01)",
+    ),
     ({"sharing.turn_costs": 1}, "sharing: unknown key 'turn_costs'; did you mean 'turn_cost'?"),
-    ({"tenants.0.alone": "yes"}, "tenants.0.alone"),
+    ({"tenants.0.alone": "yes"}, "tenants.vision.alone"),
     (
         {
             "sharing.pools": "auto",
@@ -385,9 +424,11 @@ def test_hundreds_of_thousands_of_unknown_keys_are_refused_in_one_line(write_con
     assert refusal(path).startswith(f"{path}: unknown key 'key0'; known: name, seed")
 
 
-@pytest.mark.parametrize("key", ["tenants.0.slo_ms", "seed", "unknown"])
-def test_a_number_of_thousands_of_digits_is_refused_by_its_key(write_config, key: str) -> None:
-    path = write_config({key: "DIGITS"})
+@pytest.mark.parametrize(
+    ("place", "key"), [("tenants.0.slo_ms", "tenants.vision.slo_ms"), ("seed", "seed"), ("unknown", "unknown")]
+)
+def test_a_number_of_thousands_of_digits_is_refused_by_its_key(write_config, place: str, key: str) -> None:
+    path = write_config({place: "DIGITS"})
     path.write_text(path.read_text().replace("DIGITS", "1" * 5000))
     message = refusal(path)
     assert key in message
@@ -396,7 +437,8 @@ def test_a_number_of_thousands_of_digits_is_refused_by_its_key(write_config, key
 
 @pytest.mark.parametrize("key", ["tenants.1.arrivals.trace", "profiles", "tenants.0.model"])
 def test_a_nul_in_a_text_is_refused(write_config, key: str) -> None:
-    assert f"{key}: text without NUL characters (got 'a\\x00b')" in refusal(write_config({key: "a\0b"}))
+    told = key.replace("tenants.0", "tenants.vision").replace("tenants.1", "tenants.language")
+    assert f"{told}: text without NUL characters (got 'a\\x00b')" in refusal(write_config({key: "a\0b"}))
 
 
 def test_a_link_that_leads_to_itself_is_a_name_like_any_other(write_config, tmp_path: Path) -> None:

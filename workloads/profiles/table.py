@@ -52,7 +52,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -63,7 +62,7 @@ import numpy as np
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from executor.files import read_input
-from executor.names import spelled_as
+from executor.names import nearest, spelled_as
 from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
@@ -227,8 +226,8 @@ class ServiceProfiles:
         """
         known = self.models(gpu)
         if model not in known:
-            nearest = get_close_matches(model, known, n=1)
-            hint = f" (did you mean {nearest[0]}?)" if nearest else ""
+            meant = nearest(model, known)
+            hint = f" (did you mean {meant}?)" if meant else ""
             raise ProfileTableError(
                 f"{self.name} has no service profiles for the model {model!r} on {gpu}{hint}; it has {', '.join(known)}"
             )

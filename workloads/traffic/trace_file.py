@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -39,6 +38,7 @@ from typing import assert_never
 import numpy as np
 
 from executor.files import GZIP_MAGIC, gunzipped, read_input
+from executor.names import nearest
 from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import MAX_RATE_RPS, Trace, seconds_of_times
@@ -126,8 +126,8 @@ def read_trace(path: Path, reading: Reading | None = None) -> Trace:
         raw = read_input(path, MOST_BYTES)
     except FileNotFoundError:
         known = (*SHIPPED, SERVEGEN_TRACE)
-        nearest = get_close_matches(path.name, known, n=1)
-        hint = f"; did you mean {nearest[0]}?" if nearest else f"; shipped traces: {', '.join(known)}"
+        meant = nearest(path.name, known)
+        hint = f"; did you mean {meant}?" if meant else f"; shipped traces: {', '.join(known)}"
         raise TraceError(f"{path}: no such trace file{hint}") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -117,5 +117,5 @@ def test_it_is_compared_only_where_it_is_named() -> None:
 
 
 def test_one_that_there_is_not_is_refused() -> None:
-    with pytest.raises(PolicyError, match=r"policy 'lookahead-7': known are .*lookahead-5, lookahead-10"):
+    with pytest.raises(PolicyError, match=r"'lookahead-7' \(did you mean lookahead-5\?\): known are .*, lookahead-10"):
         policy_of("lookahead-7")

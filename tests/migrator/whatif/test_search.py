@@ -81,9 +81,11 @@ def test_gpu_models_go_by_compute_slices_then_by_memory() -> None:
 
 BAD = [
     ("load", "max:load, min:slo_ms"),
+    ("max:loads", "--find max:loads (did you mean max:load?): max:load, min:slo_ms, "),
+    ("max:vision.loads", "(did you mean max:load?)"),
     ("most:load", "can be found"),
     ("min:load", "can be found"),
-    ("max:gpu", "can be found"),
+    ("max:gpu", "(did you mean min:gpu?)"),
     ("min:gpu=1..2", "can be found"),
     ("max:batch", "can be found"),
     ("max:visoin.load", "visoin is no tenant; those are vision, language"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -309,6 +310,7 @@ def documented(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "text", "message"),
     [
+        ("statik", None, "policy 'statik' (did you mean static?): known are migrator, "),
         ("nobody", None, f"policy 'nobody': known are {', '.join([*POLICIES, *VARIANTS])}, or a file"),
         ("gone.py", None, "there is no such file"),
         ("bad.py", "POLICY = 3", "cannot be loaded: TypeError"),
@@ -325,7 +327,7 @@ def test_what_is_no_policy_is_refused(tmp_path: Path, named: str, text: str | No
     path = tmp_path / named
     if text is not None:
         path.write_text(text, "utf-8")
-    with pytest.raises(PolicyError, match=message.replace("(", r"\(")):
+    with pytest.raises(PolicyError, match=re.escape(message)):
         policy_of(str(path) if named.endswith(".py") else named)
 
 
