@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from executor.clock import VirtualClock
+from executor.sim_card import SimCard
+from migrator.commands.gpu import watch
 from migrator.config import read_config
 from migrator.inputs import assemble
 from migrator.views.traffic import traffic_lines
@@ -33,11 +37,12 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
 
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: object) -> tuple[int, str]:
+    def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["migrator", *map(str, arguments)])
         with pytest.raises(SystemExit) as ending:
             cli.main()
-        return int(ending.value.code or 0), capsys.readouterr().out
+        captured = capsys.readouterr()
+        return int(ending.value.code or 0), captured.out, captured.err
 
     return run
 
@@ -101,3 +106,39 @@ def test_the_readme_s_figures_are_those_of_the_results_page() -> None:
     shown = rows("README.md")
     assert len(shown) == 3
     assert shown == [full[name] for name, *_ in shown]
+
+
+OF_THE_DAY = (r"MIG-SIM-[0-9a-f-]{36}", r"\d\d:\d\d:\d\d")
+"""UUIDs and times, which no two days show alike."""
+
+
+def as_on_any_day(text: str) -> list[str]:
+    for pattern in OF_THE_DAY:
+        text = re.sub(pattern, "…", text)
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_a_simulated_card_says_what_the_page_shows_at_80_columns(
+    call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"XDG_STATE_HOME": str(tmp_path), "COLUMNS": "80", "TERM": "dumb", "FORCE_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+
+    class Clock(VirtualClock):
+        """While it waits, another terminal clears the card; then somebody presses Ctrl-C."""
+
+        def sleep_until(self, time_s: float) -> None:
+            super().sleep_until(time_s)
+            with SimCard("a100-80gb", tmp_path / "migrator") as card:
+                if not card.instances():
+                    raise KeyboardInterrupt
+                for item in card.instances():
+                    card.destroy(item.gi_id)
+
+    monkeypatch.setattr(watch, "WallClock", Clock)
+    page = (ROOT / "docs" / "gpu.md").read_text("utf-8")
+    shown = re.findall(r"```console\n(.*?)```", page.partition("## To learn without a card")[2], re.DOTALL)[0]
+    for one in shown.split("$ migrator ")[1:]:
+        command, _, said = one.partition("\n")
+        _, out, err = call(*shlex.split(command, comments=True))
+        assert as_on_any_day(said) == as_on_any_day(out + err), command

@@ -68,6 +68,13 @@ Backend = Annotated[
     typer.Option("--backend", case_sensitive=False, help="By what instances are changed; auto: NVML."),
 ]
 
+Card = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu", metavar="sim:MODEL", help="A simulated card, e.g. sim:a100-80gb, which --state remembers; no real GPU."
+    ),
+]
+
 State = Annotated[
     Path | None,
     typer.Option(

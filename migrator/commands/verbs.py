@@ -64,21 +64,17 @@ def _panel(title: str, *verbs: TyperCommand | TyperGroup) -> tuple[TyperCommand 
 
 _GPU = _group(
     "gpu",
-    "GPU models, and what stands on a real GPU.",
+    "GPU models, and what stands on a GPU, a real or a simulated one.",
     Verb("models", "List the GPU models of the catalogue with their profiles.", "gpu.catalogue"),
     Verb("layouts", "Show the layouts that a GPU model can take, derived from its placements.", "gpu.catalogue"),
-    Verb("list", "List the instances on real GPUs: ours and others', with their processes.", "gpu.standing"),
-    Verb("diff", "Show what would have to change on a real GPU for a layout to stand.", "gpu.changing"),
-    Verb(
-        "apply", "Bring a real GPU to a layout: only what differs changes, and others' instances stay.", "gpu.changing"
-    ),
-    Verb("clear", "Take away every instance of ours on a real GPU.", "gpu.changing"),
-    Verb("restore", "Bring back the layout that was last asked for on a real GPU, as after a reboot.", "gpu.changing"),
-    Verb("watch", "Print what stands on a real GPU, then a line whenever that changes, until Ctrl-C.", "gpu.watch"),
-    Verb(
-        "assert", "End with 0 if just this layout stands on a real GPU, else with 1 and what differs.", "gpu.standing"
-    ),
-    Verb("export", "Print what stands on a real GPU for other tools.", "gpu.standing"),
+    Verb("list", "List the instances on GPUs: ours and others', with their processes.", "gpu.standing"),
+    Verb("diff", "Show what would have to change on a GPU for a layout to stand.", "gpu.changing"),
+    Verb("apply", "Bring a GPU to a layout: only what differs changes, and others' instances stay.", "gpu.changing"),
+    Verb("clear", "Take away every instance of ours on a GPU.", "gpu.changing"),
+    Verb("restore", "Bring back the layout that was last asked for on a GPU, as after a reboot.", "gpu.changing"),
+    Verb("watch", "Print what stands on a GPU, then a line whenever that changes, until Ctrl-C.", "gpu.watch"),
+    Verb("assert", "End with 0 if just this layout stands on a GPU, else with 1 and what differs.", "gpu.standing"),
+    Verb("export", "Print what stands on a GPU for other tools.", "gpu.standing"),
 )
 
 _FORECAST = _group(

@@ -9,18 +9,43 @@ from pathlib import Path
 from executor.driver import DriverGpu
 from executor.errors import OtherControllerError
 from executor.journal import Records, file_of, recorded
-from executor.opening import BackendName
+from executor.opening import BackendName, open_gpu
 from executor.processes import other_managers
+from executor.sim_card import SimCard
 from migrator.console import warn
+from migrator.errors import MigratorError
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which GPU, how to speak to it, and where what is ours is written down."""
+    """Which GPU, how to speak to it, and where what is ours is written down; ``card`` is a simulated one."""
 
     index: int = 0
     backend: BackendName = "auto"
     state: Path | None = None
+    card: str | None = None
+
+    def opened(self) -> DriverGpu:
+        """The GPU, a context that lets go of it.
+
+        Raises:
+            MigratorError: ``card`` is no ``sim:MODEL``, or stands beside a real GPU's number or backend.
+            UnknownGpuModelError: The catalogue has no such card.
+            GpuError: The real one cannot be opened.
+        """
+        if self.card is None:
+            return open_gpu(self.backend, self.index)
+        kind, _, model = self.card.partition(":")
+        if kind.casefold() != "sim" or not model:
+            raise MigratorError(f"--gpu {self.card}: sim:MODEL is needed, such as sim:a100-80gb; -i chooses a real GPU")
+        if self.index or self.backend != "auto":
+            raise MigratorError(f"--gpu {self.card}: --index and --backend are of real GPUs; leave them out")
+        return SimCard(model, self.state or state_folder())
+
+    def mind_other_managers(self, *, may_refuse: bool) -> None:
+        """As :func:`mind_other_managers`; a simulated card is nothing to them."""
+        if self.card is None:
+            mind_other_managers(may_refuse=may_refuse)
 
     def journal_of(self, gpu: DriverGpu) -> Path:
         """The file of our instances on the GPU."""

@@ -29,6 +29,7 @@ from executor.mig import Destroy, GpuModel, Layout, Placement, transition
 from executor.mps import MpsGpu
 from executor.nvml import NvmlGpu
 from executor.sim import Faults, SimGpu
+from executor.sim_card import SimCard
 from executor.smi import SmiGpu
 from tests.executor.cpu.kernel import Faulty, Kernel, never
 from tests.executor.cpu.real import in_share, real_way
@@ -167,7 +168,8 @@ def cpu_bench(gpu: CpuGpu, client_in: Callable[[GpuInstance], AbstractContextMan
     return folder_bench(gpu, files, client_in)
 
 
-def mps_bench(gpu: MpsGpu) -> Bench:
+def environment_bench(gpu: MpsGpu | SimCard) -> Bench:
+    """Of a GPU whose processes say in their environment in which instance they are."""
     files = gpu.files = Faulty(gpu.files)
 
     @contextmanager
@@ -182,7 +184,7 @@ def mps_maker(card: Card) -> Callable[[pytest.FixtureRequest], Bench]:
     def make(request: pytest.FixtureRequest) -> Bench:
         make_mps: MakeMps = request.getfixturevalue("make_mps")
         state = make_mps(card).state
-        return mps_bench(MpsGpu(mps_cut(card_name(card.name, card.memory_mib / 1024)), 0, state))
+        return environment_bench(MpsGpu(mps_cut(card_name(card.name, card.memory_mib / 1024)), 0, state))
 
     return make
 
@@ -191,7 +193,11 @@ def real_mps_maker(request: pytest.FixtureRequest) -> Bench:
     """Shares of a real card: only where somebody says that an MPS daemon may be started for it."""
     gpu = real_mps_gpu(request)
     request.addfinalizer(lambda: carry_out(gpu, Layout()))
-    return mps_bench(gpu)
+    return environment_bench(gpu)
+
+
+def sim_card_maker(model_name: str) -> Callable[[pytest.FixtureRequest], Bench]:
+    return lambda request: environment_bench(SimCard(model_name, request.getfixturevalue("tmp_path") / "state"))
 
 
 def fake_cpu_maker(version: int, slices: int) -> Callable[[pytest.FixtureRequest], Bench]:
@@ -237,6 +243,10 @@ BENCHES = [
         for slices in (7, 4)
     ),
     *(pytest.param(real_cpu_maker(way), id=f"cpu-{way.replace(' ', '-')}") for way in ways(Path())),
+    *(
+        pytest.param(sim_card_maker(name), id=f"sim-card-{name}")
+        for name in ("a100-80gb", "a30-24gb", "rtx-pro-6000-96gb")
+    ),
     *(pytest.param(mps_maker(card), id=f"mps-{card.name}") for card in (A30, A100_80)),
     pytest.param(real_mps_maker, id="card-mps", marks=pytest.mark.gpu),
 ]

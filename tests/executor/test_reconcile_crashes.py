@@ -21,6 +21,7 @@ from executor.mig import Layout
 from executor.mps import Daemon, MpsGpu
 from executor.nvml import NvmlGpu
 from executor.reconcile import Patience, Reconciler
+from executor.sim_card import SimCard
 from executor.smi import SmiGpu
 from tests.executor.cpu.kernel import Kernel
 from tests.executor.mortal import Crash, Fate, mortal
@@ -182,6 +183,12 @@ def test_the_same_where_instances_are_mps_shares(
 ) -> None:
     monkeypatch.setattr(Daemon, "ensure", lambda daemon: daemon._make_folders())
     gpu = MpsGpu(mps_cut("a100-80gb"), 0, mps.state)
+    hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))])
+def test_the_same_where_the_card_is_simulated_and_remembers(tmp_path: Path, seed: int) -> None:
+    gpu = SimCard("a100-80gb", tmp_path)
     hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
 
 

@@ -1,4 +1,4 @@
-"""``migrator gpu diff|apply|clear|restore``: bring a real GPU to a layout, or say how that would be done."""
+"""``migrator gpu diff|apply|clear|restore``: bring a GPU to a layout, or say how that would be done."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from executor.errors import InUseError, TargetNotReachedError
 from executor.gpu import GpuInstance
 from executor.journal import Journal, in_doubt
 from executor.mig import Layout
-from executor.opening import open_gpu
 from executor.reconcile import Decision, Outcome, Reconciler, decide
 from migrator.commands.gpu.standing import LayoutText, creations, layout_in
-from migrator.commands.options import Backend, BesideOthers, Index, Json, State, with_examples
-from migrator.commands.where import Manner, Where, mind_other_managers
+from migrator.commands.options import Backend, BesideOthers, Card, Index, Json, State, with_examples
+from migrator.commands.where import Manner, Where
 from migrator.console import escape, output, print_json, warn_of
 from migrator.errors import MigratorError
 
@@ -26,12 +25,19 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the nvidia-smi co
 
 @with_examples("gpu diff 2g.10gb@0,3g.20gb@4")
 def diff_command(
-    layout: LayoutText, *, index: Index = 0, backend: Backend = "auto", state: State = None, as_json: Json = False
+    layout: LayoutText,
+    *,
+    card: Card = None,
+    index: Index = 0,
+    backend: Backend = "auto",
+    state: State = None,
+    as_json: Json = False,
 ) -> None:
     """Print what would have to be done for the layout to stand, and do nothing."""
-    mind_other_managers(may_refuse=False)
-    with open_gpu(backend, index) as gpu:
-        standing, records = gpu.instances(), Where(index, backend, state).records_of(gpu)
+    where = Where(index, backend, state, card)
+    where.mind_other_managers(may_refuse=False)
+    with where.opened() as gpu:
+        standing, records = gpu.instances(), where.records_of(gpu)
         decision = decide(standing, records.is_ours, layout_in(layout, gpu.model))
         warn_of(map(in_doubt, filter(records.is_perhaps_ours, standing)))
         if as_json:
@@ -44,6 +50,7 @@ def diff_command(
 def apply_command(
     layout: LayoutText,
     *,
+    card: Card = None,
     index: Index = 0,
     backend: Backend = "auto",
     state: State = None,
@@ -59,14 +66,15 @@ def apply_command(
         OtherControllerError: Another controller has the GPU, or another manager of this node would undo the layout.
         TargetNotReachedError: Something is missing, would not go, or is in the way.
     """
-    with open_gpu(backend, index) as gpu:
-        manner = Manner(dry_run, adopt, beside_others)
-        _bring(gpu, layout_in(layout, gpu.model), Where(index, backend, state), manner)
+    where = Where(index, backend, state, card)
+    with where.opened() as gpu:
+        _bring(gpu, layout_in(layout, gpu.model), where, Manner(dry_run, adopt, beside_others))
 
 
 @with_examples("gpu clear --dry-run")
 def clear_command(
     *,
+    card: Card = None,
     index: Index = 0,
     backend: Backend = "auto",
     state: State = None,
@@ -74,13 +82,15 @@ def clear_command(
     beside_others: BesideOthers = False,
 ) -> None:
     """Take away every instance of ours, and nobody else's."""
-    with open_gpu(backend, index) as gpu:
-        _bring(gpu, Layout(), Where(index, backend, state), Manner(dry_run, beside_others=beside_others))
+    where = Where(index, backend, state, card)
+    with where.opened() as gpu:
+        _bring(gpu, Layout(), where, Manner(dry_run, beside_others=beside_others))
 
 
 @with_examples("gpu restore --dry-run")
 def restore_command(
     *,
+    card: Card = None,
     index: Index = 0,
     backend: Backend = "auto",
     state: State = None,
@@ -92,8 +102,8 @@ def restore_command(
     Raises:
         MigratorError: None ever was.
     """
-    where = Where(index, backend, state)
-    with open_gpu(backend, index) as gpu:
+    where = Where(index, backend, state, card)
+    with where.opened() as gpu:
         records = where.records_of(gpu)
         target = records.target
         if target is None:
@@ -105,7 +115,7 @@ def restore_command(
 def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None:
     """Bring the GPU to the layout, or say how that would be done."""
     if not manner.dry_run:
-        mind_other_managers(may_refuse=not manner.beside_others)
+        where.mind_other_managers(may_refuse=not manner.beside_others)
         with Journal(where.journal_of(gpu), gpu.boot) as journal:
             reconciler = Reconciler(gpu, journal, WallClock())
             reconciler.settle()
@@ -118,7 +128,7 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
             finally:
                 warn_of(journal.untold())
         return
-    mind_other_managers(may_refuse=False)
+    where.mind_other_managers(may_refuse=False)
     standing, records = gpu.instances(), where.records_of(gpu)
     warn_of(map(in_doubt, filter(records.is_perhaps_ours, () if manner.adopt else standing)))
     adopted = tuple(item for item in standing if manner.adopt and not records.is_ours(item))

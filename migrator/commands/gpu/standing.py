@@ -1,10 +1,10 @@
-"""``migrator gpu list|assert|export``: what stands on a real GPU."""
+"""``migrator gpu list|assert|export``: what stands on a GPU."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import typer
@@ -18,10 +18,10 @@ from executor.gpu import GpuInstance
 from executor.journal import JournalError, Records, in_doubt
 from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
-from executor.opening import driver_facts, open_gpu
+from executor.opening import driver_facts
 from executor.processes import Process, gpu_process
-from migrator.commands.options import Backend, Index, Json, State, with_examples
-from migrator.commands.where import Where, mind_other_managers
+from migrator.commands.options import Backend, Card, Index, Json, State, with_examples
+from migrator.commands.where import Where
 from migrator.console import complain, counted, escape, output, print_json, warn, warn_of
 from migrator.errors import ExitCode
 from migrator.views.fitted import fitted, left_out_text
@@ -70,9 +70,10 @@ class _Listed:
         return "perhaps ours" if self.records.is_perhaps_ours(item) else "others'"
 
 
-@with_examples("gpu list", "gpu list --index 1 --json")
+@with_examples("gpu list", "gpu list --index 1 --json", "gpu list --gpu sim:a100-80gb")
 def list_command(
     *,
+    card: Card = None,
     index: Annotated[
         int | None, typer.Option("--index", "-i", min=0, help="Only this GPU, as in nvidia-smi -i. Default: all.")
     ] = None,
@@ -87,12 +88,13 @@ def list_command(
     """
     answers: list[dict[str, object]] = []
     errors: list[GpuError] = []
-    mind_other_managers(may_refuse=False)
-    indices = (index,) if index is not None else range(max(1, driver_facts().n_gpus))
-    for one in indices:
-        where = Where(one, backend, state)
+    first = Where(index or 0, backend, state, card)
+    first.mind_other_managers(may_refuse=False)
+    is_one = index is not None or card is not None
+    places = (first,) if is_one else [replace(first, index=one) for one in range(max(1, driver_facts().n_gpus))]
+    for where in places:
         try:
-            with open_gpu(backend, one) as gpu:
+            with where.opened() as gpu:
                 listed = _listed(gpu, _records_or_none(where, gpu))
         except GpuError as error:
             errors.append(error)
@@ -101,7 +103,7 @@ def list_command(
             answers.append(_to_json(listed))
         else:
             _print_list(listed)
-    if len(errors) == len(indices):
+    if len(errors) == len(places):
         raise errors[0]
     warn_of(map(str, errors))
     if as_json:
@@ -109,9 +111,11 @@ def list_command(
 
 
 @with_examples("gpu assert 2g.10gb@0,3g.20gb@4")
-def assert_command(layout: LayoutText, *, index: Index = 0, backend: Backend = "auto") -> None:
+def assert_command(
+    layout: LayoutText, *, card: Card = None, index: Index = 0, backend: Backend = "auto", state: State = None
+) -> None:
     """End with 0 if just this layout stands, whoever made it, else with 1 and what differs."""
-    with open_gpu(backend, index) as gpu:
+    with Where(index, backend, state, card).opened() as gpu:
         target = layout_in(layout, gpu.model)
         instances = gpu.instances()
         missing = [str(placement) for placement in target if placement not in {i.placement for i in instances}]
@@ -126,14 +130,16 @@ def assert_command(layout: LayoutText, *, index: Index = 0, backend: Backend = "
 @with_examples("gpu export --format mig-parted > config.yaml")
 def export_command(
     *,
+    card: Card = None,
     index: Index = 0,
     backend: Backend = "auto",
+    state: State = None,
     form: Annotated[
         Literal["mig-parted", "nvidia-smi"], typer.Option("--format", help="mig-parted's file, or commands.")
     ] = "mig-parted",
 ) -> None:
     """Print what stands as another tool's configuration, or as the commands that make it."""
-    with open_gpu(backend, index) as gpu:
+    with Where(index, backend, state, card).opened() as gpu:
         instances = gpu.instances()
         if form == "nvidia-smi":
             for command in creations(gpu.index, Layout(tuple(item.placement for item in instances))):

@@ -1,4 +1,4 @@
-"""``migrator gpu watch``: what stands on a real GPU, then every change of it, until it is interrupted."""
+"""``migrator gpu watch``: what stands on a GPU, then every change of it, until it is interrupted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from executor.clock import Clock, WallClock
 from executor.driver import DriverGpu
 from executor.errors import RetryableGpuError
 from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, GpuInstance
-from executor.opening import open_gpu
-from migrator.commands.options import Backend, Index, State, with_examples
-from migrator.commands.where import Where, mind_other_managers
+from migrator.commands.options import Backend, Card, Index, State, with_examples
+from migrator.commands.where import Where
 from migrator.console import warn
 
 _SIGNS = {"stands": " ", "came": "+", "went": "−", "changed": "~"}
@@ -40,6 +39,7 @@ class Seen:
 @with_examples("gpu watch --json")
 def watch_command(
     *,
+    card: Card = None,
     index: Index = 0,
     backend: Backend = "auto",
     state: State = None,
@@ -55,9 +55,10 @@ def watch_command(
     """
     if every is not None and not 0.1 <= every <= 86_400:
         raise typer.BadParameter(f"--every is {every:g}; 0.1 to 86400 seconds are allowed")
-    mind_other_managers(may_refuse=False)
-    with open_gpu(backend, index) as gpu:
-        for sight in sights(gpu, Where(index, backend, state), WallClock(), every):
+    where = Where(index, backend, state, card)
+    where.mind_other_managers(may_refuse=False)
+    with where.opened() as gpu:
+        for sight in sights(gpu, where, WallClock(), every):
             typer.echo(_as_json(sight) if as_json else _as_line(sight))
 
 
