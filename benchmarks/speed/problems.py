@@ -1,7 +1,7 @@
 """The planner's benchmark problems, and the cases that ask them of the engines.
 
 Problems are random ones, some cut from recorded traces, and windows to re-plan midway. The same arguments give the same
-problem every time. All distributions stand in docs/planner.md, "Benchmark problems".
+problem every time. All distributions stand in docs/planner-problems.md.
 """
 
 from __future__ import annotations
