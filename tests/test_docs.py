@@ -74,7 +74,7 @@ def test_the_command_for_an_access_log_makes_a_trace_of_it(tmp_path: Path) -> No
 
 
 def test_every_file_and_folder_that_the_architecture_names_is_there() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    text = "".join((ROOT / "docs" / page).read_text("utf-8") for page in ("architecture.md", "architecture-map.md"))
     named = set(re.findall(r"`((?:executor|forecaster|workloads|planner|migrator|tests)/[\w./]+)`", text))
     named |= {
         name.replace(".", "/")
