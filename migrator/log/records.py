@@ -117,7 +117,7 @@ class Tenant(Part, frozen=True, kw_only=True):
     dispersion_before: Number
     """Variance over mean of the counts by second, before scaling."""
     dispersion_after: Number
-    """After it."""
+    """The same after scaling."""
     operating_points: dict[str, OperatingPoint]
     """By profile."""
     retraining_s: dict[str, Number]
@@ -383,9 +383,8 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     plan_from_step: Count
     """The step of the window from which on its plan is."""
     initial: Json | None
-    """What it begins with, as the key of a [problem file](problem-file.md): what is held, from which step of the plan
-    it serves, and the first step at which it may change; ``null`` in window 0, whose first layout is free, and without
-    instances."""
+    """What it begins with, as the key of a [problem file](problem-file.md): what is held, from when it serves, and when
+    it may change first; ``null`` in window 0, whose first layout is free, and without instances."""
     expected: dict[str, Promise] | None
     """By tenant; ``null`` without a plan of its own."""
     plan: Plan | None
@@ -558,7 +557,7 @@ class Intent(InWindow, frozen=True, kw_only=True, tag="intent"):
 
 
 class Outcome(InWindow, frozen=True, kw_only=True, tag="outcome"):
-    """After it."""
+    """After a driver call."""
 
     intent: Count
     """The number of its record."""
@@ -618,8 +617,8 @@ class Change(InWindow, frozen=True, kw_only=True, tag="change"):
     undone: tuple[str, ...] = ()
     """What is missing or would not go in spite of all attempts, and why."""
     passed: tuple[Started, ...] = ()
-    """Instances that go on under other holders, of whom one at least served in it before: who is in it no more stops at
-    once, and who was not yet starts. Also where a pool's member starts again that was given up."""
+    """Instances that go on under other holders, one of whom served in it before: who left stops at once, who came
+    starts. Also where a pool's member starts again that was given up."""
 
 
 class Others(InWindow, frozen=True, kw_only=True, tag="others"):
@@ -628,15 +627,15 @@ class Others(InWindow, frozen=True, kw_only=True, tag="others"):
     gone: tuple[str, ...]
     """Instances in use that somebody else has destroyed."""
     came: tuple[str, ...]
-    """Placements of others' instances."""
+    """Placements where others have instances now, and had none."""
     left: tuple[str, ...]
-    """The same."""
+    """Placements where they have none any more."""
     taken: tuple[str, ...]
     """Where no plan may put anything from now on."""
 
 
 class Blind(InWindow, frozen=True, kw_only=True, tag="blind"):
-    """Nobody can tell what stands on a real GPU; and again when it was read, from then on."""
+    """What stands on a real GPU cannot be told; and again when it was read, from then on."""
 
     from_s: Number
     """The last moment of which it is known."""
@@ -677,9 +676,9 @@ class Ready(OfWorker, frozen=True, kw_only=True, tag="ready"):
     late_ready_s: Amount
     """Later than the plan promised."""
     library_s: Amount
-    """How long it loaded libraries,"""
+    """How long it loaded libraries."""
     model_s: Amount
-    """then the model."""
+    """How long it then loaded the model."""
 
 
 class Finished(OfWorker, frozen=True, kw_only=True, tag="finished"):
@@ -743,9 +742,9 @@ class Counts(Part, frozen=True, kw_only=True):
     latency_ms: list[tuple[Count, Count]]
     """Histogram of the answered, `[b, n]`: n took more than b − 1 and at most b milliseconds."""
     could_serve: list[Number] = []
-    """Only without instances: requests that could have been answered in each second, by what served,"""
+    """Only without instances: requests that could have been answered in each second, by what served."""
     changing: list[Number] = []
-    """and by what was starting or stopping."""
+    """The same, by what was starting or stopping."""
     others_share: list[Number] = []
     """Only of who shared instances: which part of these others had in each second."""
 
@@ -774,7 +773,7 @@ class LiveRequests(Part, frozen=True, kw_only=True):
     refused: Count
     failed: Count
     dispatcher: dict[str, Count]
-    """Its own counts, of everybody's requests."""
+    """Its own counts, of all clients' requests."""
 
 
 class RunFinished(Record, frozen=True, kw_only=True, tag="run_finished"):
@@ -788,18 +787,18 @@ class RunFinished(Record, frozen=True, kw_only=True, tag="run_finished"):
     swaps: Count | None = None
     """How often a worker took newer weights than it had, before it served or after."""
     stolen_share: Number | None = None
-    """Of the machine's CPU time, what it was refused,"""
+    """Of the machine's CPU time, what it was refused."""
     others_share: Number | None = None
-    """and what processes of others took."""
+    """Of that time, what processes of others took."""
 
 
 class Interrupted(Record, frozen=True, kw_only=True, tag="interrupted"):
     """Last, after Ctrl-C, TERM or HUP, or where a real GPU answers no more."""
 
     reason: str | None = None
-    """Only in the last case,"""
+    """Only in the last case."""
     blind_from_s: Number | None = None
-    """with the last moment of which is known what stood."""
+    """The last moment of which it is known what stood; likewise."""
 
 
 AnyRecord = (
