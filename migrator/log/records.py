@@ -383,8 +383,8 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     plan_from_step: Count
     """The step of the window from which on its plan is."""
     initial: Json | None
-    """What it begins with, as the key of a [problem file](problem-file.md): what is held, from when it serves, and when
-    it may change first; ``null`` in window 0, whose first layout is free, and without instances."""
+    """What it begins with, as the key of a [problem file](problem-file.md): what is held, from which step of the plan
+    it serves, and at which it may change first; ``null`` in window 0 (free first layout) and without instances."""
     expected: dict[str, Promise] | None
     """By tenant; ``null`` without a plan of its own."""
     plan: Plan | None
@@ -617,8 +617,8 @@ class Change(InWindow, frozen=True, kw_only=True, tag="change"):
     undone: tuple[str, ...] = ()
     """What is missing or would not go in spite of all attempts, and why."""
     passed: tuple[Started, ...] = ()
-    """Instances that go on under other holders, one of whom served in it before: who left stops at once, who came
-    starts. Also where a pool's member starts again that was given up."""
+    """Instances that go on under other holders, at least one of whom served in it before: who left stops at once,
+    who came starts. Also where a pool's member starts again that was given up."""
 
 
 class Others(InWindow, frozen=True, kw_only=True, tag="others"):
