@@ -97,15 +97,16 @@ def test_the_first_day_shows_what_arrives_as_it_is_told(tmp_path: Path) -> None:
     assert [block("text").strip()] == list(traffic_lines(config, assemble(config, "mine.yaml")[1]))
 
 
-def test_the_readme_s_figures_are_those_of_the_results_page() -> None:
+def test_the_figures_of_readme_and_first_day_are_those_of_the_results_page() -> None:
     def rows(page: str) -> list[list[str]]:
         text = (ROOT / page).read_text("utf-8")
         return [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (`.*) \|$", text, re.MULTILINE)]
 
     full = {row[0]: [*row[:2], *row[6:8]] for row in reversed(rows("docs/results.md")) if len(row) > 7}
-    shown = rows("README.md")
-    assert len(shown) == 3
+    shown, chosen = rows("README.md"), [row for row in rows("docs/start.md") if row[0] in full]
+    assert (len(shown), len(chosen)) == (3, 4)
     assert shown == [full[name] for name, *_ in shown]
+    assert [row[:2] for row in chosen] == [full[name][:2] for name, *_ in chosen]
 
 
 OF_THE_DAY = (r"MIG-SIM-[0-9a-f-]{36}", r"\d\d:\d\d:\d\d")
