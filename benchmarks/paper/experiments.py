@@ -137,7 +137,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the results page.
+    """A part of the results' appendix.
 
     Attributes:
         name: Of its plots.
@@ -145,7 +145,6 @@ class Section:
         text: What is asked, and how.
         experiments: In the order of the page.
         view: How they are shown.
-        is_appendix: Whether it stands in the appendix.
     """
 
     name: str
@@ -153,7 +152,6 @@ class Section:
     text: str
     experiments: tuple[Experiment, ...]
     view: View = "sweep"
-    is_appendix: bool = True
 
 
 MAIN = Experiment(
@@ -277,18 +275,20 @@ SECTIONS = (
     Section(
         "headline",
         "All windows, planned every 10 s",
-        "As `migrator` runs by default: retrainings may be left out, accuracies fall on while they are (*compound*), "
-        "and the rest of a window is planned anew every 10 s and when something is not as expected, by `migrator` and "
-        "`oracle`; the others decide once a window, `static` and `static-history` once for the run. `migrator-paper` "
-        "plans by the paper's method, and counts what models are worth later as `migrator` does. `time-sharing` gives "
-        "the whole GPU to one task at a time, with a turn at 5 %, or at what its name says. Each config to its end: "
-        "nine windows, of W3 and W5 to W8 four, as NC-CIFAR-10 has no more. A window is a piece of the traces that no "
-        "other window of the run has. Workloads share traces: intervals over windows come from resampling windows, "
-        "each with all its workloads, in blocks of two; over workloads each counts as one, as if they were "
-        "independent. Nine windows are half an hour of one day; neither says anything of other days. All that look "
-        "beyond a window know that the run ends (`retraining.ends`), as what a model is worth later is not counted. "
-        "What the last retraining of a run is worth was put right after `migrator` had come out badly on W1 and W2 "
-        "here, by 4.0 and 2.6 points; all policies count it.",
+        "As `migrator` runs by default:\n\n"
+        "- Retrainings may be left out, and accuracies fall on while they are (*compound*).\n"
+        "- `migrator` and `oracle` plan the rest of a window anew every 10 s, and when something is not as expected. "
+        "The others decide once a window, `static` and `static-history` once for the run.\n"
+        "- `migrator-paper` plans by the paper's method, and counts what models are worth later as `migrator` does.\n"
+        "- `time-sharing` gives the whole GPU to one task at a time. A turn costs 5 %, or what its name says.\n"
+        "- Each config runs to its end: nine windows, or four for W3 and W5 to W8, as NC-CIFAR-10 has no more. A "
+        "window is a piece of the traces that no other window of the run has.\n"
+        "- Workloads share traces. Intervals over windows come from resampling windows, each with all its workloads, "
+        "in blocks of two. Over workloads each counts as one, as if they were independent.\n"
+        "- Nine windows are half an hour of one day. Neither interval says anything of other days.\n"
+        "- What a model is worth later is not counted. All that look beyond a window know it (`retraining.ends`).\n"
+        "- What the last retraining of a run is worth was put right after `migrator` had come out badly on W1 and W2 "
+        "here, by 4.0 and 2.6 points. All policies count it.",
         (
             *_and_with_pools(
                 Experiment(
@@ -317,17 +317,17 @@ SECTIONS = (
             ),
         ),
         "windows",
-        is_appendix=False,
     ),
     Section(
         "bursts",
         "Traffic that is bursty by the second",
-        "In the terms of the table above, two windows of four workloads. *Ratio, dwell*: the rate of the Azure trace, "
-        "smoothed over a minute, goes up and down between two levels that are so many times apart, and stays on "
-        "either so long on average, by the toss of a coin a second; tenants toss coins of their own. *As recorded*: "
-        "each request of the Azure trace, or of the Twitter counts, comes as often as the load asks, in its second. "
-        "Of five requests a second that makes bursts which no service of hundreds a second would see. A partition "
-        "cannot lend a slice for some seconds, turns and pools can.",
+        "In the terms of the table above, two windows of four workloads.\n\n"
+        "- *Ratio, dwell*: the rate of the Azure trace, smoothed over a minute, goes up and down between two levels "
+        "that are so many times apart. It stays on either so long on average, by the toss of a coin a second. Tenants "
+        "toss coins of their own.\n"
+        "- *As recorded*: each request of the Azure trace, or of the Twitter counts, comes as often as the load asks, "
+        "in its second. Of five requests a second that makes bursts which no service of hundreds a second would see.\n"
+        "- A partition cannot lend a slice for some seconds, turns and pools can.",
         _and_with_pools(
             *(_bursty(ratio, dwell_s) for ratio in (2.0, 4.0, 8.0) for dwell_s in (2.0, 10.0, 60.0)),
             Experiment("replayed", "Azure as recorded", BURSTY, FOUR, changes=AS_SHIPPED, is_replayed=True),
@@ -342,14 +342,13 @@ SECTIONS = (
                 is_replayed=True,
             ),
         ),
-        is_appendix=False,
     ),
     Section(
         "twenty",
         "Twenty tenants on one GPU",
-        "`configs/twenty.yaml`: seventeen light tenants and three heavier ones at load 0.5, more than a GPU has "
-        "slices, so that whoever gives each an instance of its own has no plan. Four windows, in the terms of the "
-        "first table.",
+        "`configs/twenty.yaml` has seventeen light tenants and three heavier ones at load 0.5, more than a GPU has "
+        "slices. Whoever gives each an instance of its own has no plan. Four windows, in the terms of the first "
+        "table.",
         (
             Experiment(
                 "twenty",
@@ -360,17 +359,16 @@ SECTIONS = (
                 changes=AS_SHIPPED,
             ),
         ),
-        is_appendix=False,
     ),
     Section(
         "retraining",
         "What is it worth to leave retrainings out, and to use weights as they come?",
-        "Two windows, planned once each. *As given*: a model that is not retrained is as right as the paper says, "
-        "whatever was left out before. *Compound*: its accuracy falls on, and the run ends with its second window. "
-        "With checkpoints, weights are taken over after a quarter, a half and three quarters of a retraining; how "
-        "much of the gain they have is an assumption ([configuration.md](configuration.md#retraining)), so that it is "
-        "swept; `migrator` and `oracle` alone have them, so that they show what checkpoints are worth to us, not a "
-        "lead.",
+        "Two windows, planned once each.\n\n"
+        "- *As given*: a model that is not retrained is as right as the paper says, whatever was left out before.\n"
+        "- *Compound*: its accuracy falls on, and the run ends with its second window.\n"
+        "- *Checkpoints*: weights are taken over after a quarter, a half and three quarters of a retraining. How much "
+        "of the gain they have is an assumption ([configuration.md](configuration.md#retraining)), and is swept.\n"
+        "- `migrator` and `oracle` alone have checkpoints: they show what these are worth to us, not a lead.",
         (
             _retraining("obliged", "obliged", OBLIGED),
             GIVEN,
@@ -382,16 +380,15 @@ SECTIONS = (
                 "root", "free, as given, checkpoints, square root", FREE_AS_GIVEN, "square-root", ("migrator", "oracle")
             ),
         ),
-        is_appendix=False,
     ),
     Section(
         "main",
         "Policies only, batches free, recorded profiles, load 0.7",
-        "Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster. `ekya` and "
-        "`astraea` are at interference 1, Mudi's figures as printed, which hold contention of the host, too, and take "
-        "turns where that is better; the next section has less. Every window has its retrainings, under all policies. "
-        "The first two windows of each workload: 400 s, the same of the Azure trace for all sixteen. There are no "
-        "intervals here; a difference of a few tenths is none.",
+        "Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster.\n\n"
+        "- `ekya` and `astraea` are at interference 1, Mudi's figures as printed, which hold contention of the host, "
+        "too. They take turns where that is better. The next section has less interference.\n"
+        "- Every window has its retrainings, under all policies. The first two windows of each workload are 400 s, "
+        "the same of the Azure trace for all sixteen. There are no intervals: a difference of a few tenths is none.",
         (MAIN,),
         "tables",
     ),
@@ -400,7 +397,7 @@ SECTIONS = (
         "How much interference makes partitions worthwhile?",
         "The strength scales by how much tenants without partitions slow each other down: 1 is what Mudi measured, 0 "
         "is none. Where it costs them more, they take turns on their shares, at 5 %. All may leave retrainings out, "
-        "with accuracies as given; `migrator` suffers no interference. A tie is where the straight line between two "
+        "with accuracies as given. `migrator` suffers no interference. A tie is where the straight line between two "
         "strengths crosses `migrator`.",
         tuple(_interference(strength) for strength in (0.0, 0.1, 0.2, 0.25, 0.5, 1.0)),
         "ties",
@@ -408,18 +405,18 @@ SECTIONS = (
     Section(
         "whole-runs",
         "All windows of every workload, all policies",
-        "The windows and intervals of [the first table](results.md#all-windows-planned-every-10-s) in the paper's "
-        "terms: every window has its retrainings, and is planned once.",
+        "The windows and intervals of [the first table](#all-windows-planned-every-10-s) in the paper's terms: every "
+        "window has its retrainings, and is planned once.",
         (Experiment("whole-runs", "all windows", ALL, windows=None),),
         "windows",
     ),
     Section(
         "twitter",
         "A week of another trace",
-        "Per-second counts of the Twitter stream, days 8 to 14, in the place of both traces, the second tenant's half "
-        "a week and three hours from the first's. A segment is two windows, from nothing, every seven hours, scaled to "
-        "load 0.7 by its own mean, so that quiet and busy hours look alike; intervals come from resampling segments in "
-        "blocks of four, about a day.",
+        "Per-second counts of the Twitter stream, days 8 to 14, in the place of both traces. The second tenant's are "
+        "half a week and three hours from the first's. A segment is two windows, from nothing, every seven hours. "
+        "Each is scaled to load 0.7 by its own mean, so that quiet and busy hours look alike. Intervals come from "
+        "resampling segments in blocks of four, about a day.",
         (
             Experiment(
                 "twitter-free",
@@ -435,24 +432,27 @@ SECTIONS = (
     Section(
         "published",
         "As published",
-        "Each policy with its own batching, forecast and switching. `migrator`, `static`, `oracle` and `whole` choose "
-        "batches freely; the others get the batch given, at a load of 0.7 of what that batch can serve. What compares "
-        "with the paper's Figures 7 (batch 1) and 9 (batch 4) is `migrator-paper` with `ekya`, `astraea` and `paris`; "
-        "the rest shows what free batches are worth.",
+        "Each policy with its own batching, forecast and switching.\n\n"
+        "- `migrator`, `static`, `oracle` and `whole` choose batches freely. The others get the batch given, at a "
+        "load of 0.7 of what that batch can serve.\n"
+        "- What compares with the paper's Figures 7 (batch 1) and 9 (batch 4) is `migrator-paper` with `ekya`, "
+        "`astraea` and `paris`. The rest shows what free batches are worth.",
         tuple(map(_as_published, (1, 4))),
         "tables",
     ),
     Section(
         "launch-free",
         "Policies only, batches free, launch-free profiles",
-        "The first table with latencies as if launching took no time.",
+        "[The same with recorded profiles](#policies-only-batches-free-recorded-profiles-load-07), but with latencies "
+        "as if launching took no time.",
         (Experiment("launch-free", "launch-free profiles", OURS, changes={"profile_variant": "launch-free"}),),
         "tables",
     ),
     Section(
         "jitter",
         "With batches that vary",
-        "The first table with latencies that vary as measured steps of training do; plans do not know of it.",
+        "[The same with recorded profiles](#policies-only-batches-free-recorded-profiles-load-07), but with latencies "
+        "that vary as measured steps of training do. Plans do not know of it.",
         (Experiment("jitter", "measured jitter", OURS, changes={"simulation": {"service_jitter": "measured"}}),),
         "tables",
     ),
@@ -474,7 +474,7 @@ SECTIONS = (
         "What if the estimates are wrong?",
         "Everybody is misled alike, `static` and `oracle` too: they know arrivals, not what a retraining brings. "
         "[configuration.md](configuration.md) has the sources of these errors. They are drawn once for each of six "
-        "models and two windows, twelve in all; workloads that share a model share its errors. Those twelve of a "
+        "models and two windows, twelve in all. Workloads that share a model share its errors. Those twelve of a "
         "spread of 30 % come out 17 % too short on average.",
         (
             _misled("exact", "exact"),
@@ -494,9 +494,10 @@ SECTIONS = (
     Section(
         "foresight",
         "What is foresight worth?",
-        "`lookahead-K` is `migrator` with the true arrivals of the next K seconds, and the forecast from then on; "
-        "`migrator` knows none, `oracle` all that are left of the window. Planned every 10 s, the rest of a window is "
-        "made anew at that pace (`planner.replan_every_s`), by `lookahead-1` and `-5` every 1 and 5 s. Four workloads.",
+        "`lookahead-K` is `migrator` with the true arrivals of the next K seconds, and the forecast after them. "
+        "`migrator` knows none, `oracle` all that are left of the window. *Planned every 10 s*: the rest of a window "
+        "is made anew at that pace (`planner.replan_every_s`), by `lookahead-1` and `-5` every 1 and 5 s. Four "
+        "workloads.",
         (
             _foreseen(
                 "foresight", "planned every 10 s", ("migrator", *LOOKAHEADS, "oracle", "static"), replan_every_s=10.0
@@ -508,7 +509,7 @@ SECTIONS = (
         "profiles",
         "Would other profiles change the ranking?",
         "The latency of every model on every MIG profile is multiplied by a factor of its own, evenly drawn from 0.8 "
-        "to 1.2; everybody plans with it, it is what is simulated, and arrivals are scaled to load 0.7 of it. Three "
+        "to 1.2. Everybody plans with it, and it is what is simulated. Arrivals are scaled to load 0.7 of it. Three "
         "draws. The next section has profiles that are wrong.",
         tuple(Experiment(f"profiles-{seed}", f"draw {seed}", _DRAWN, perturbation=seed) for seed in range(1, 4)),
         "ranking",
@@ -517,27 +518,29 @@ SECTIONS = (
         "misjudged",
         "What if the profiles are wrong?",
         "Workers are as fast as the recorded profiles say. Planning takes the latency of every model on every MIG "
-        "profile for itself times a factor of its own, evenly drawn from 1 − x to 1 + x, and is never corrected. "
-        "Everybody is misled alike, `static` and `oracle` too: they know arrivals, not latencies. Wrong latencies "
-        "decide which batch seems to meet an SLO, too, so that one may in truth be too long; workers know their own "
-        "latencies, and drop what they cannot answer in time. Retrainings take as long as planned. One draw, of six "
-        "models on five profiles: a wider spread has the same thirty factors further out, at ± 20 % they come out 2 "
-        "% too fast on average. `time-sharing` uses the whole GPU alone, so that only six of them reach it. `ekya`, "
-        "`astraea` and `paris` are left out: processes of the first two choose batches by what they measure, and "
-        "the dispatch of the third goes by true latencies, so that the errors would not reach all that they decide.",
+        "profile for itself times a factor of its own, evenly drawn from 1 − x to 1 + x, and is never corrected.\n\n"
+        "- Everybody is misled alike, `static` and `oracle` too: they know arrivals, not latencies.\n"
+        "- Wrong latencies decide which batch seems to meet an SLO, too, so that one may in truth be too long. "
+        "Workers know their own latencies, and drop what they cannot answer in time. Retrainings take as long as "
+        "planned.\n"
+        "- One draw, of six models on five profiles: a wider spread has the same thirty factors further out. At ± 20 "
+        "% they come out 2 % too fast on average. `time-sharing` uses the whole GPU alone, so that only six reach it.\n"
+        "- `ekya`, `astraea` and `paris` are left out, as the errors would not reach all that they decide. Processes "
+        "of the first two choose batches by what they measure, and the dispatch of the third goes by true latencies.",
         tuple(map(_misjudged, (0.0, 0.1, 0.2, 0.3))),
     ),
     Section(
         "gain",
         "How much has a retraining to bring?",
         "Every retraining brings as many points of accuracy as the row says: a model ends it as right as in the "
-        "config, and begins its window so much lower. Retrainings may be left out. *As given*: who leaves one out "
-        "begins the next window as if it had not been left out. *Compound*: its accuracy falls on, by the share that "
-        "the window's new data cost a model that was retrained; that share is larger than the gain says where the "
-        "config's accuracies after retraining fall from window to window. So these rows sweep the drift, too: with 5, "
-        "10, 20 and 30 points a model keeps 93, 87, 76 and 65 % of its accuracy from window to window (medians). Two "
-        "windows, planned once each, show little of what a model is worth later; "
-        "[the first table](results.md#all-windows-planned-every-10-s) has all of them.",
+        "config, and begins its window so much lower. Retrainings may be left out.\n\n"
+        "- *As given*: who leaves one out begins the next window as if it had not been left out.\n"
+        "- *Compound*: its accuracy falls on, by the share that the window's new data cost a model that was "
+        "retrained. That share is larger than the gain says where the config's accuracies after retraining fall from "
+        "window to window. So these rows sweep the drift, too.\n"
+        "- With 5, 10, 20 and 30 points a model keeps 93, 87, 76 and 65 % of its accuracy by window (medians).\n"
+        "- Two windows, planned once each, show little of what a model is worth later. [The first "
+        "table](#all-windows-planned-every-10-s) has all windows.",
         tuple(
             _gaining(points, name, label, retraining)
             for name, label, retraining in (

@@ -1,4 +1,4 @@
-"""The results' pages from ``docs/results.json``: sentences stand in ``page.md.j2``, the figures come from here."""
+"""The results' pages from ``docs/results.json``: sentences stand in their templates, the figures come from here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Shown = TypeVar("Shown", pd.DataFrame, "pd.Series[float]")
 
 
 def pages(document: Mapping[str, Any]) -> dict[str, str]:
-    """The page and its appendix as Markdown, and the appendix's rows as CSV, by the name of their file in ``docs``."""
+    """The pages as Markdown, and the appendix's rows as CSV, by the name of their file in ``docs``."""
     results, studies = results_in(document), document.get("studies", {})
     figures = Figures(results)
     rows = pd.concat(results.values())
@@ -80,10 +80,8 @@ def pages(document: Mapping[str, Any]) -> dict[str, str]:
             *(one.title for one in STUDIES if one.name not in studies),
         ],
     }
-    texts = {
-        name: _TEMPLATE.render(known, is_appendix=is_appendix)
-        for name, is_appendix in (("results.md", False), ("results-appendix.md", True))
-    }
+    names = ("results.md", "results-paper.md", "results-appendix.md")
+    texts = {name: _TEMPLATES.get_template(f"{name}.j2").render(known) for name in names}
     joined = {name: re.sub(r"\n {2,}", " ", text).rstrip("\n") + "\n" for name, text in texts.items()}
     return {**joined, "results/accounts.csv": figures.accounts_csv()}
 
@@ -348,10 +346,6 @@ class Figures:
         """Pairs of policies of which the first is better in the main table and the second here."""
         return swapped(self.means[MAIN.name], self.means[name])
 
-    def all_swapped(self, experiments: Sequence[Experiment]) -> list[tuple[str, str]]:
-        """All such pairs of these experiments, in alphabetical order, the policy that is better there first."""
-        return sorted({(second, first) for one in experiments for first, second in self.swapped(one.name)})
-
     def n_first(self, experiments: Sequence[Experiment]) -> int:
         """The number of these experiments in which ours is the best policy but ``oracle``."""
         return sum(order_of(self.means[one.name].drop(CEILING))[0] == OURS for one in experiments)
@@ -366,7 +360,7 @@ def _shown_tie(ahead: pd.Series[float]) -> str:
     return "behind" if (ahead < 0).all() else "mixed"
 
 
-def _template() -> Environment:
+def _templates() -> Environment:
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=select_autoescape(),
@@ -386,4 +380,4 @@ def _template() -> Environment:
     return made
 
 
-_TEMPLATE = _template().get_template("page.md.j2")
+_TEMPLATES = _templates()

@@ -1,4 +1,4 @@
-"""The paper's evaluation: simulate it and write ``docs/results.json`` and, from that alone, the page and its plots.
+"""The paper's evaluation: simulate it and write ``docs/results.json`` and, from that alone, the pages and their plots.
 
 ``make reproduce`` runs what takes minutes, ``make reproduce FULL=1`` everything; ``TRACES=FILE`` names per-second
 counts of the Twitter stream, which are not ours to ship, and adds them; ``SECTIONS="load planning"`` keeps to some
@@ -87,7 +87,7 @@ def write_plots(folder: Path, drawn: Mapping[str, str]) -> None:
 
 
 def main() -> None:
-    """Run what is asked for; write the figures, the plots and the page."""
+    """Run what is asked for; write the figures, the plots and the pages."""
     is_full = os.environ.get("FULL", "") not in ("", "0")
     traces = Path(os.environ["TRACES"]) if os.environ.get("TRACES") else None
     sections = os.environ.get("SECTIONS", "").split()
@@ -114,7 +114,7 @@ def main() -> None:
     except OutputError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-    print(f"wrote {RESULTS.relative_to(ROOT)}, docs/results.md, its appendix and their plots")
+    print(f"wrote {RESULTS.relative_to(ROOT)}, docs/results*.md and their plots")
 
 
 if __name__ == "__main__":

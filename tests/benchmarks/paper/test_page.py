@@ -39,7 +39,7 @@ TIES = {"interference-0": rows(ekya=(900, 800)), "interference-1": rows(ekya=(70
 
 
 def page(document: dict[str, object]) -> str:
-    """Both pages."""
+    """All pages."""
     return "\n".join(pages(document).values())
 
 
