@@ -14,7 +14,7 @@ import typer
 from forecaster.registry import HINDSIGHT
 from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotThem, with_examples
 from migrator.config import Config, read_config
-from migrator.console import output, print_json, progress, warn_of
+from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
 from migrator.inputs import assemble, warnings_of
 from migrator.outputs import require_writable, write_output
@@ -24,7 +24,8 @@ from migrator.views.html import sweep_to_html
 from migrator.views.page import require_plot_extra
 from migrator.views.progress import GridView
 from migrator.views.traffic import print_traffic, trace_notes
-from migrator.views.whatif import print_sweep
+from migrator.views.whatif import print_sweep, trial_text
+from migrator.whatif.confirm import Confirmed, Kept, Trial, confirm, run_of, with_seed
 from migrator.whatif.grid import Choice, Grid, Point, Variation, doubts_of, point_text, read_grid, shown
 from migrator.whatif.search import N_HALVINGS, UNMEASURED, Condition, Found, Search, read_conditions, read_search
 from migrator.whatif.search import find as search_for
@@ -56,21 +57,27 @@ def whatif_command(
         typer.Option(
             metavar="max:KEY|min:KEY",
             help="Find the last value that keeps what --keep asks for: max:load, min:slo_ms, max:overhead_s, also of "
-            "one tenant (max:NAME.load) or in a range (max:load=0.2..2), or min:gpu.",
+            "one tenant (max:NAME.load) or in a range (max:load=0.2..2), min:gpu, or max:tenants (the config's first "
+            "so many, with its sharing.pools). Plans promise a value; runs of all windows with three seeds are then "
+            "simulated, and the answer is what they keep.",
         ),
     ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="What a plan has to promise, e.g. 'goodput>=0.8' or 'slo_attainment:NAME>=0.99'; with --find.",
+            help="What a run has to keep, e.g. 'goodput>=0.8' or 'slo_attainment:NAME>=0.99'; with --find.",
         ),
     ] = None,
+    plans_only: Annotated[
+        bool, typer.Option("--plans-only", help="With --find: what plans promise, at once; nothing is simulated.")
+    ] = False,
     known_arrivals: Annotated[
         bool, typer.Option("--known-arrivals", help="Plan with the true arrivals (hindsight) instead of a forecast.")
     ] = False,
     time_limit: Annotated[
-        float | None, typer.Option(min=0.0, help="Seconds a point until its best plan so far is taken.")
+        float | None,
+        typer.Option(min=0.0, help="Seconds a point until its best plan so far is taken; not of simulated runs."),
     ] = None,
     jobs: Jobs = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this file, .json or .csv.")] = None,
@@ -87,6 +94,8 @@ def whatif_command(
     """
     if keep and find is None:
         raise GridError(f"--keep {shown(keep[0])}: what is to be found? --find is missing, such as --find max:load")
+    if plans_only and find is None:
+        raise GridError("--plans-only is for --find, which is missing; --vary shows plans alone in any case")
     grid = read_grid(vary or ()) if vary or find is None else Grid(())
     _check_files(config, out, plot)
     base = read_config(config, assignments or ())
@@ -95,35 +104,35 @@ def whatif_command(
     search = None if find is None else read_search(find, base)
     tried = grid.variations if search is None else (Variation(search.choices), *grid.variations)
     warn_of((*warnings_of(base), *doubts_of(tried)))
-    found = None
+    found, confirmed = None, None
     if search is None:
         cases = cases_of(grid, base, str(config), time_limit)
         outcomes = _outcomes(cases, min(jobs or n_cores(), len(cases)))
     else:
-        found = _found(
-            search,
-            read_conditions(keep or (), [tenant.name for tenant in base.tenants]),
-            _Asked(grid, base, str(config), time_limit),
-            jobs or n_cores(),
-        )
+        asked = _Asked(grid, base, str(config), time_limit)
+        conditions = read_conditions(keep or (), [tenant.name for tenant in base.tenants])
+        _refuse_what_no_run_can(search, conditions, grid, plans_only=plans_only)
+        found, confirmed = _found(search, conditions, asked, jobs or n_cores(), plans_only=plans_only)
         outcomes, grid = found.outcomes, Grid((Variation(found.choices), *grid.variations))
     _, traffic = assemble(base, str(config))
     print_traffic(base, traffic, progress())
     notes = (*_notes(base), *trace_notes(base, traffic))
     sweep = Sweep(base.name, _forecast_name(base), grid, outcomes, notes)
     if out is not None:
-        write_output("--out", out, _for_programs(sweep, found, out.suffix))
+        write_output("--out", out, _for_programs(sweep, found, confirmed, out.suffix))
     if plot is not None:
         write_output("--plot", plot, sweep_to_html(sweep, () if found is None else found.conditions))
     if as_json:
-        print_json(sweep_to_json(sweep, found))
+        print_json(sweep_to_json(sweep, found, confirmed))
     else:
-        print_sweep(sweep, output(), found)
+        print_sweep(sweep, output(), found, confirmed)
     if found is None:
         _require_a_plan(sweep)
-    elif found.holds is None:
+    elif (found if confirmed is None else confirmed).holds is None:
         kept = " and ".join(map(str, found.conditions))
-        raise InfeasibleError(f"--find {find}: none up to the first that does not hold keeps {kept}")
+        if confirmed is None:
+            raise InfeasibleError(f"--find {find}: plans promise {kept} at none up to the first that does not hold")
+        raise InfeasibleError(f"--find {find}: none keeps {kept}, not even {confirmed.trials[0].choice}, simulated")
 
 
 def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
@@ -163,18 +172,45 @@ class _Asked:
         return cases_of(grid, self.config, self.origin, self.time_limit_s)
 
 
-def _found(search: Search, conditions: Sequence[Condition], asked: _Asked, n_processes: int) -> Found:
-    """What the search comes to; GPU models on which not everything was measured are left out, others are refused."""
-    for variation in asked.fixed.variations:
+def _refuse_what_no_run_can(search: Search, conditions: Sequence[Condition], fixed: Grid, *, plans_only: bool) -> None:
+    """Refuse what stands beside a search and does not go with it."""
+    for variation in fixed.variations:
         if len(variation.choices) > 1 or variation.name == search.name:
             raise GridError(
                 f"--vary {variation.name}: beside --find {search.name} another key, with one value, is needed"
             )
+        if variation.name in ("model", "engine") and not plans_only:
+            raise GridError(f"--vary {variation.name}: runs have engine physical; beside --find, give --plans-only")
+    for condition in conditions:
+        if search.name == "tenants" and condition.tenant is not None:
+            raise GridError(
+                f"--keep {condition}: max:tenants leaves tenants out; one of all, without a name, is needed"
+            )
+
+
+def _found(
+    search: Search, conditions: Sequence[Condition], asked: _Asked, n_processes: int, *, plans_only: bool
+) -> tuple[Found, Confirmed | None]:
+    """What plans promise, and runs then keep; unmeasured GPU models are left out, other misfits refused."""
     cases = asked.cases(search.choices)
     n_processes = min(n_processes, len(cases))
     prepare = partial(keep_traces, kept_traces())
-    n_points = len(cases) + (0 if search.is_of_models else N_HALVINGS)
-    with Processes(n_processes, prepare) as processes, GridView(n_points, n_processes, progress()) as view:
+    with Processes(n_processes, prepare) as processes:
+        found = _promised(search, conditions, asked, cases, processes, n_processes)
+        return found, None if plans_only else _confirmed(found, asked, processes)
+
+
+def _promised(
+    search: Search,
+    conditions: Sequence[Condition],
+    asked: _Asked,
+    cases: Sequence[Case],
+    processes: Processes,
+    n_processes: int,
+) -> Found:
+    """What plans promise."""
+    n_points = len(cases) + (0 if search.name in ("gpu", "tenants") else N_HALVINGS)
+    with GridView(n_points, n_processes, progress()) as view:
         reasons = dict(processes.each(misfit, cases))
         refused = {cases[index].point: reason for index, reason in reasons.items() if reason is not None}
         if refused and (not search.is_of_models or len(refused) == len(cases)):
@@ -194,6 +230,30 @@ def _found(search: Search, conditions: Sequence[Condition], asked: _Asked, n_pro
         return search_for(search, conditions, planned)
 
 
+def _confirmed(found: Found, asked: _Asked, processes: Processes) -> Confirmed:
+    """What simulated runs keep, with a line for each value that they judge."""
+    console, n_done = progress(), 0
+    with console.status("simulating") as status:
+
+        def simulate(wanted: Sequence[tuple[Choice, int]]) -> list[Kept | None]:
+            nonlocal n_done
+            cases = asked.cases(list(dict.fromkeys(choice for choice, _ in wanted)))
+            by_choice = {choice: case for case in cases for choice in case.point}
+            runs: dict[int, Kept | None] = {}
+            seeded = [with_seed(by_choice[choice], seed) for choice, seed in wanted]
+            for index, run in processes.each(run_of, seeded):
+                runs[index] = run
+                n_done += 1
+                status.update(f"simulating whole runs: {n_done} done; 10 to 20 are usual, 60 the most")
+            return [runs[index] for index in range(len(wanted))]
+
+        def tell(trial: Trial) -> None:
+            console.print(f"simulated: {escape(trial_text(trial, found.conditions))}", soft_wrap=True)
+
+        weights = {tenant.name: tenant.weight for tenant in asked.config.tenants}
+        return confirm(found, asked.config.seed, weights, simulate, tell)
+
+
 def _unmeasured(point: Point, reason: str) -> Outcome:
     # Without its name the reason is the same for all of them, and told once.
     name = next(choice.text for choice in point if choice.key == "gpu")
@@ -201,10 +261,10 @@ def _unmeasured(point: Point, reason: str) -> Outcome:
     return Outcome(point, UNMEASURED, Reconfiguration.PHYSICAL.value, "", reason=shared)
 
 
-def _for_programs(sweep: Sweep, found: Found | None, suffix: str) -> str:
+def _for_programs(sweep: Sweep, found: Found | None, confirmed: Confirmed | None, suffix: str) -> str:
     if suffix == ".csv":
         return sweep_to_csv(sweep, found)
-    return json.dumps(sweep_to_json(sweep, found), indent=2, allow_nan=False)
+    return json.dumps(sweep_to_json(sweep, found, confirmed), indent=2, allow_nan=False)
 
 
 def _forecast_name(config: Config) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
+    from migrator.whatif.confirm import Confirmed, Trial
     from migrator.whatif.grid import Choice as GridChoice
     from migrator.whatif.grid import Point
     from migrator.whatif.search import Found
@@ -274,7 +275,7 @@ def gpu_to_json(model: GpuModel) -> Json:
     }
 
 
-def sweep_to_json(sweep: Sweep, found: Found | None = None) -> Json:
+def sweep_to_json(sweep: Sweep, found: Found | None = None, confirmed: Confirmed | None = None) -> Json:
     """A grid of plans, and what was found in it; docs/whatif.md describes it."""
     from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
 
@@ -283,7 +284,7 @@ def sweep_to_json(sweep: Sweep, found: Found | None = None) -> Json:
         **_picked(sweep, "name", "forecast", "notes"),
         "assumed": assumed_to_json(sweep.assumed),
         "basis": "planned",
-        **({} if found is None else {"find": _find(found)}),
+        **({} if found is None else {"find": _find(found, confirmed)}),
         "vary": [
             {"key": variation.name, "values": [_plain(choice) for choice in variation.choices]}
             for variation in sweep.grid.variations
@@ -300,8 +301,8 @@ def sweep_to_json(sweep: Sweep, found: Found | None = None) -> Json:
     }
 
 
-def _find(found: Found) -> Json:
-    """What was looked for, and what came of it."""
+def _find(found: Found, confirmed: Confirmed | None) -> Json:
+    """What was looked for, what plans promise, and what simulated runs keep."""
 
     def plain(choice: GridChoice | None) -> str | int | float | None:
         return None if choice is None else _plain(choice)
@@ -312,6 +313,27 @@ def _find(found: Found) -> Json:
         "keep": list(map(str, found.conditions)),
         **{name: plain(getattr(found, name)) for name in ("holds", "breaks", "fails")},
         **{name: list(map(_plain, getattr(found, name))) for name in ("again", "not_shown", "unmeasured")},
+        "simulated": None if confirmed is None else _simulated(found, confirmed),
+    }
+
+
+def _simulated(found: Found, confirmed: Confirmed) -> Json:
+    """The answer, where the limit lies, and what was kept at every value that was simulated, ends included."""
+
+    def kept(trial: Trial) -> Json:
+        shares = zip(map(str, found.conditions), trial.shares, strict=True)
+        return {
+            "value": _plain(trial.choice),
+            "seeds": list(trial.seeds),
+            "verdict": trial.verdict.value,
+            "conditions": {name: {"value": share.mean, "error": share.error} for name, share in shares},
+        }
+
+    ends = {name: getattr(confirmed, name) for name in ("holds", "breaks")}
+    return {
+        **{name: None if trial is None else _plain(trial.choice) for name, trial in ends.items()},
+        "seeds": list(confirmed.seeds),
+        "values": list(map(kept, confirmed.trials)),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -11,18 +11,20 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.views.sentences import assumed_lines
+from migrator.whatif.confirm import Confirmed, Share, Trial
 from migrator.whatif.grid import Choice, point_text
-from migrator.whatif.search import UNMEASURED, Found, Verdict
+from migrator.whatif.search import UNMEASURED, Condition, Found, Verdict
 from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
 """Columns of a console on which every table fits, to measure a table's own width."""
 
 
-def print_sweep(sweep: Sweep, console: Console, found: Found | None = None) -> None:
+def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, confirmed: Confirmed | None = None) -> None:
     """Print a row for each point, the best one bold, below the table why points have no plan, and what was found."""
+    run = "nothing was run" if confirmed is None else "simulated runs stand below"
     console.print(
-        f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, nothing was run; arrivals: {escape(sweep.forecast)}"
+        f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, {run}; arrivals: {escape(sweep.forecast)}"
     )
     for note in sweep.notes:
         console.print(f"  {escape(note)}")
@@ -31,31 +33,78 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None) -> N
     _print_table(sweep, console, found)
     for line in _reasons(sweep):
         console.print(f"  {escape(line)}")
+    planned = "planned, nothing was simulated" if confirmed is None else "planned"
     console.print(
-        "planned, nothing was simulated. goodput: requests in time and correct, and their share of the expected "
-        "arrivals; SLO %: requests in time, of the same; gap: to what no plan exceeds; "
+        f"{planned}. goodput: requests in time and correct, and their share of the expected arrivals; "
+        "SLO %: requests in time, of the same; gap: to what no plan exceeds; "
         "solve: with all processes at work; retrains: where, and in which steps.",
         style="dim",
     )
     if found is not None:
         console.print()
+        if confirmed is not None:
+            for line in confirmed_lines(found, confirmed):
+                console.print(escape(line), style="bold")
+            console.print(_SIMULATED, style="dim")
+            console.print()
         for line in answer_lines(found):
-            console.print(escape(line), style="bold")
+            console.print(escape(line), style="bold" if confirmed is None else None)
         console.print(_STANDS_ON, style="dim")
 
 
+_SIMULATED = (
+    "simulated: the mean of whole runs with these seeds, over all windows, ± its standard error. kept: with room for "
+    "19 of 20 such means of three other seeds. assumed: what is kept at a value is kept at every easier one."
+)
+
 _STANDS_ON = (
-    "holds: a plan was found that promises it. fails: on goodput of all, no plan can; on SLO attainment or one tenant, "
-    "the plan of most goodput, which claims to be the best, does not (another one might). not shown: the plan does "
-    "not, and does not claim that."
+    "planned: holds: a plan was found that promises it. fails: on goodput of all, no plan can; on SLO attainment or "
+    "one tenant, the plan of most goodput, which claims to be the best, does not (another one might). not shown: the "
+    "plan does not, and does not claim that."
 )
 
 
+def trial_text(trial: Trial, conditions: Sequence[Condition]) -> str:
+    """A value, what was kept there with which seeds, and whether that will do."""
+    seeds = f"seed{'s' if len(trial.seeds) > 1 else ''} {', '.join(map(str, trial.seeds))}"
+    word = {Verdict.HOLDS: "kept", Verdict.FAILS: "not kept", Verdict.NOT_SHOWN: "kept by less than the noise"}
+    shares = ", ".join(map(_share_text, conditions, trial.shares))
+    return f"{trial.choice}: {shares} ({seeds}): {word[trial.verdict]}"
+
+
+def _share_text(condition: Condition, share: Share) -> str:
+    metric = condition.metric if condition.tenant is None else f"{condition.metric}:{condition.tenant}"
+    if share.mean is None:
+        return f"{metric} none: no run can begin, or nothing arrives"
+    return f"{metric} {100 * share.mean:.2f} %" + ("" if share.error is None else f" ± {100 * share.error:.2f}")
+
+
+def confirmed_lines(found: Found, confirmed: Confirmed) -> Iterator[str]:
+    """What simulations keep, in sentences."""
+    kept, search = " and ".join(map(str, found.conditions)), found.search
+    holds, breaks = confirmed.holds, confirmed.breaks
+    name = "GPU" if search.is_of_models else "number of tenants" if search.name == "tenants" else search.name
+    most = "largest" if search.direction == "max" else "smallest"
+    if holds is None:
+        yield f"No {name} keeps {kept}, simulated: not even the easiest does"
+    else:
+        where = "" if breaks is None else f"; the limit lies between {holds.choice.text} and {breaks.choice.text}"
+        yield f"The {most} {name} that keeps {kept}, simulated: {holds.choice.text}{where}"
+        yield f"  {trial_text(holds, found.conditions)}"
+    if breaks is not None:
+        yield f"  {trial_text(breaks, found.conditions)}"
+    else:
+        yield f"  nothing fails up to the {most} tried, so that the limit lies there or beyond"
+    start = next(trial for trial in confirmed.trials if trial.choice == confirmed.start)
+    if found.holds is not None and start not in (holds, breaks):
+        yield f"  where plans promise it last: {trial_text(start, found.conditions)}"
+
+
 def answer_lines(found: Found) -> Iterator[str]:
-    """What was found, in sentences."""
+    """What plans promise, in sentences."""
     search, kept = found.search, " and ".join(map(str, found.conditions))
     if search.is_of_models:
-        yield f"The smallest GPU that keeps {kept}: {_text(found.holds) or 'none of those measured'}"
+        yield f"Plans promise {kept} on the smallest GPU: {_text(found.holds) or 'none of those measured'}"
         smaller = found.choices[: found.choices.index(found.holds)] if found.holds else found.choices
         judged = zip(found.choices, found.verdicts, strict=True)
         told = [f"{choice.text} {verdict}" for choice, verdict in judged if choice in smaller]
@@ -71,19 +120,20 @@ def answer_lines(found: Found) -> Iterator[str]:
 def _limit_lines(found: Found, kept: str) -> Iterator[str]:
     """Both ends of what was found of a number, and what else there is to know."""
     name = found.search.name
-    most, least = ("largest", "smallest") if found.search.direction == "max" else ("smallest", "largest")
+    is_most = found.search.direction == "max"
+    most, least, far = ("largest", "smallest", "up") if is_most else ("smallest", "largest", "down")
     if found.holds is None:
-        yield f"No {name} keeps {kept} up to the first that does not, the {least} tried"
+        yield f"Plans promise {kept} at no {name} up to the first where they do not, the {least} tried"
     else:
-        yield f"The {most} {name} that keeps {kept}: {_text(found.holds)}"
+        yield f"Plans promise {kept} {far} to {name} {_text(found.holds)}"
     if found.breaks is None:
-        yield f"  every value keeps it up to the {most} tried, so that the limit lies beyond"
+        yield f"  at every value {far} to the {most} tried, so that the limit lies beyond"
     else:
         verdict = found.verdicts[found.choices.index(found.breaks)]
         gap = found.outcomes[found.choices.index(found.breaks)].gap
         within = "" if gap is None else f" (its plan claims to be within {100 * gap:.2f} % only)"
         shown = "fails" if verdict is Verdict.FAILS else f"not shown to fail{within}"
-        yield f"  the {least} that does not: {_text(found.breaks)}, {shown}"
+        yield f"  the {least} where they do not: {_text(found.breaks)}, {shown}"
     if found.fails not in (None, found.breaks):
         yield f"  the {least} that is shown to fail: {_text(found.fails)}"
     if found.not_shown:
@@ -131,7 +181,7 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
         heading = choice.key if choice.tenant is None else f"{escape(choice.tenant)}.\n{choice.key}"
         table.add_column(heading, justify="right", overflow="fold")
     if found is not None:
-        table.add_column("keeps it")
+        table.add_column("promises\nit")
     table.add_column("status", overflow="fold")
     for heading in ("goodput", "\n%", "SLO\n%", "gap\n%", "solve\ns"):
         table.add_column(heading, justify="right", overflow="fold")

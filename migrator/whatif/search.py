@@ -149,7 +149,7 @@ class _Findable:
     Attributes:
         direction: Which end is the hard one.
         low: The least value of the grid by default, as typed.
-        high: The greatest.
+        high: The greatest; of ``tenants`` as many as the config has.
     """
 
     direction: Literal["max", "min"]
@@ -161,6 +161,7 @@ _FINDABLE = {
     "load": _Findable("max", "x0.25", "x3"),
     "slo_ms": _Findable("min", "x0.1", "x1.2"),
     "overhead_s": _Findable("max", "x0.25", "x3"),
+    "tenants": _Findable("max", "1", ""),
 }
 
 _NAMES = (*(f"{entry.direction}:{key}" for key, entry in _FINDABLE.items()), "min:gpu")
@@ -170,7 +171,7 @@ _LOADS = ("0.1", "1.2")
 
 _ALLOWED = (
     "max:load, min:slo_ms, max:overhead_s, each also of one tenant (max:NAME.load) or in a range (=LOW..HIGH), "
-    "and min:gpu"
+    "min:gpu and max:tenants"
 )
 
 
@@ -283,13 +284,14 @@ def read_search(text: str, config: Config) -> Search:
     if key == "gpu" and not tenant and direction == "min" and not has_range:
         return Search("min", tuple(Choice("gpu", None, model.name) for model in by_size()))
     findable = _FINDABLE.get(key)
-    if not colon or findable is None or direction != findable.direction:
+    is_plain = not tenant and not has_range
+    if not colon or findable is None or direction != findable.direction or (key == "tenants" and not is_plain):
         meant = nearest(f"{direction}:{key}", _NAMES)
         hint = f" (did you mean {meant}?)" if meant else ""
         raise GridError(f"--find {shown(text)}{hint}: {_ALLOWED} can be found")
     if tenant and tenant not in (names := [entry.name for entry in config.tenants]):
         raise GridError(f"--find {shown(text)}: {shown(tenant)} is no tenant; those are {', '.join(names)}")
-    default = (findable.low, findable.high)
+    default = (findable.low, findable.high or str(len(config.tenants)))
     moves = config.load is not None and any(entry.arrivals.scale.factor is None for entry in config.tenants)
     if key == "load" and moves and not tenant:
         default = _LOADS
@@ -297,12 +299,12 @@ def read_search(text: str, config: Config) -> Search:
     if not dots:
         raise GridError(f"--find {shown(text)}: a range LOW..HIGH is needed behind =")
     low, high = (choice_of("--find", key, tenant or None, end.strip()) for end in (low_text, high_text))
-    if type(low.value) is not type(high.value) or not _number(low) < _number(high):
+    if type(low.value) is not type(high.value) or not number_of(low) < number_of(high):
         raise GridError(f"--find {shown(text)}: LOW has to be below HIGH, both values or both factors")
     if key == "load" and not isinstance(low.value, Factor) and not (moves and not tenant):
         raise GridError(f"--find {shown(text)}: no tenant's traffic follows a load here; factors such as x0.5..x2 do")
-    width = (_number(high) - _number(low)) / (N_VALUES - 1)
-    grid = [_with(low, _number(low) + place * width) for place in range(N_VALUES)]
+    width = (number_of(high) - number_of(low)) / (N_VALUES - 1)
+    grid = list(dict.fromkeys(with_number(low, number_of(low) + place * width) for place in range(N_VALUES)))
     return Search(findable.direction, tuple(grid if findable.direction == "max" else reversed(grid)))
 
 
@@ -327,7 +329,7 @@ def find(search: Search, conditions: Sequence[Condition], planned: Planned) -> F
     if first > 0 and not search.is_of_models:
         held, broken = order[first - 1], order[first]
         for _ in range(N_HALVINGS):
-            middle = _with(held, (_number(held) + _number(broken)) / 2)
+            middle = with_number(held, (number_of(held) + number_of(broken)) / 2)
             if middle in (held, broken):
                 break
             (outcomes[middle],) = planned([middle])
@@ -335,12 +337,13 @@ def find(search: Search, conditions: Sequence[Condition], planned: Planned) -> F
                 held = middle
             else:
                 broken = middle
-        order = sorted(outcomes, key=_number, reverse=search.direction == "min")
+        order = sorted(outcomes, key=number_of, reverse=search.direction == "min")
     found = tuple(outcomes[choice] for choice in order)
     return Found(search, tuple(conditions), found, tuple(verdict_of(conditions, outcome) for outcome in found))
 
 
-def _number(choice: Choice) -> float:
+def number_of(choice: Choice) -> float:
+    """The value of a choice that is no GPU model, factor or not."""
     value = choice.value
     if isinstance(value, Factor):
         return value.by
@@ -348,7 +351,9 @@ def _number(choice: Choice) -> float:
     return value
 
 
-def _with(choice: Choice, number: float) -> Choice:
-    """The choice with another number, to four digits."""
+def with_number(choice: Choice, number: float) -> Choice:
+    """The choice with another number, to four digits, or the next whole one."""
+    if isinstance(choice.value, int):
+        return replace(choice, value=round(number))
     rounded = float(f"{number:.4g}")
     return replace(choice, value=Factor(rounded) if isinstance(choice.value, Factor) else rounded)

@@ -117,12 +117,13 @@ LOADED = {
 
 @pytest.mark.usefixtures("in_this_process")
 def test_a_search_prints_both_ends_and_what_they_stand_on(call, write_config) -> None:
-    asked = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6"]
+    asked = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6", "--plans-only"]
     code, out, err = call("whatif", write_config(LOADED), *asked, "--jobs", 1)
     assert (code, err.splitlines()[0]) == (0, "planning 18 points in one process")
+    assert "simulated:" not in err
     told = " ".join(out.split())
-    assert "The largest load that keeps goodput>=0.6: " in told
-    assert "the smallest that does not: " in told
+    assert "Plans promise goodput>=0.6 up to load " in told
+    assert "the smallest where they do not: " in told
     assert "planned, nothing was simulated" in told
     assert "holds: a plan was found that promises it." in told
 
@@ -130,8 +131,8 @@ def test_a_search_prints_both_ends_and_what_they_stand_on(call, write_config) ->
 @pytest.mark.usefixtures("in_this_process")
 def test_a_search_as_json_has_a_verdict_for_every_value(call, write_config) -> None:
     asked = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6", "--keep", "slo_attainment:vision>=10%"]
-    found = json.loads(call("whatif", write_config(LOADED), *asked, "--jobs", 1, "--json")[1])
-    assert found["basis"] == "planned"
+    found = json.loads(call("whatif", write_config(LOADED), *asked, "--plans-only", "--jobs", 1, "--json")[1])
+    assert (found["basis"], found["find"]["simulated"]) == ("planned", None)
     assert found["find"]["keep"] == ["goodput>=0.6", "slo_attainment:vision>=0.1"]
     verdicts = {result["values"]["load"]: result["verdict"] for result in found["results"]}
     assert verdicts[found["find"]["holds"]] == "holds"
@@ -147,7 +148,8 @@ def test_the_smallest_gpu_is_one_of_those_with_profiles(call, write_config) -> N
     code, out, _ = call("whatif", write_config(SHORT), *asked)
     told = " ".join(out.split())
     assert code == 0
-    assert "The smallest GPU that keeps goodput>=0.2: a100-80gb" in told
+    assert "The smallest GPU that keeps goodput>=0.2, simulated: a100-80gb" in told
+    assert "Plans promise goodput>=0.2 on the smallest GPU: a100-80gb" in told
     assert "nothing is said of a30-24gb, " in told
     assert "gpu=a30-24gb and 6 more: unmeasured: tenants.vision: the shipped table has no service profiles" in told
 
@@ -155,15 +157,57 @@ def test_the_smallest_gpu_is_one_of_those_with_profiles(call, write_config) -> N
 @pytest.mark.usefixtures("in_this_process")
 def test_a_search_that_finds_nothing_ends_with_3(call, write_config) -> None:
     asked = ["--find", "min:gpu", "--keep", "goodput>=0.999", "--jobs", 1]
+    code, out, err = call("whatif", write_config(SHORT), *asked, "--plans-only")
+    assert (code, "none of those measured" in out) == (3, True)
+    assert "plans promise goodput>=0.999 at none up to the first that does not hold" in err
     code, out, err = call("whatif", write_config(SHORT), *asked)
-    assert code == 3
-    assert "none of those measured" in out
-    assert "goodput>=0.999" in err
+    assert (code, "No GPU keeps goodput>=0.999, simulated: not even the easiest does" in out) == (3, True)
+    assert "none keeps goodput>=0.999, not even gpu=a100-80gb, simulated" in err
+
+
+GOAL = ["--find", "max:load=0.2..2.4", "--keep", "goodput>=0.6", "--jobs", 1]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_an_answer_is_kept_by_runs_of_all_windows_and_what_is_beyond_it_is_not(call, write_config) -> None:
+    path = write_config(LOADED)
+    code, out, err = call("whatif", path, *GOAL, "--out", "found.json")
+    found = json.loads(Path("found.json").read_text())["find"]
+    simulated = found["simulated"]
+    assert (code, simulated["seeds"]) == (0, [3, 4, 5])
+    low, high = simulated["holds"], simulated["breaks"]
+    assert low < high < 1.1 * low
+    by_value = {one["value"]: one for one in simulated["values"]}
+    for value, verdict in ((low, "holds"), (high, "fails")):
+        assert (by_value[value]["seeds"], by_value[value]["verdict"]) == ([3, 4, 5], verdict)
+        call("run", path, "--set", f"load={value}", "--seed", 9, "--out", f"at-{value}")
+        fresh = json.loads(call("report", f"at-{value}", "--json")[1])["total"]["goodput_pct"]
+        assert (fresh >= 60) == (verdict == "holds")
+    assert err.count("simulated: load=") >= 3
+    told = " ".join(out.split())
+    kept = f"The largest load that keeps goodput>=0.6, simulated: {low:g}; the limit lies between {low:g} and {high:g}"
+    assert told.index(kept) < told.index(f"Plans promise goodput>=0.6 up to load {found['holds']:g}")
+    assert "nothing was" not in told
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_tenants_are_counted_as_far_as_they_are_held_together(call, write_config) -> None:
+    asked = ["--find", "max:tenants", "--keep", "slo_attainment>=0.9", "--set", "sharing.pools=auto", "--jobs", 1]
+    code, out, _ = call("whatif", write_config(SHORT), *asked, "--json")
+    found = json.loads(out)["find"]
+    assert (code, found["key"], found["simulated"]["holds"]) == (0, "tenants", 2)
+    crowd = write_config({**SHORT, "tenants.1.arrivals": {"rate_rps": 3000}})
+    found = json.loads(call("whatif", crowd, *asked, "--json")[1])["find"]["simulated"]
+    assert (found["holds"], found["breaks"]) == (1, 2)
 
 
 BAD_SEARCHES = [
     (["--find", "max:load"], "--find needs at least one --keep"),
     (["--keep", "goodput>=0.5"], "--find is missing"),
+    (["--vary", "load=x2", "--plans-only"], "--plans-only is for --find"),
+    (["--find", "max:load", "--keep", "goodput>=0.5", "--vary", "engine=greedy"], "give --plans-only"),
+    (["--find", "max:tenants", "--keep", "goodput:vision>=0.5"], "--keep goodput:vision>=0.5: max:tenants leaves"),
+    (["--find", "max:tenants=1..2", "--keep", "goodput>=0.5"], "can be found"),
     (["--find", "max:sharing", "--keep", "goodput>=0.5"], "--find max:sharing: max:load, min:slo_ms"),
     (["--find", "max:load", "--keep", "goodput>0.5"], "--keep goodput>0.5: METRIC>=SHARE"),
     (
@@ -215,7 +259,9 @@ def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("in_this_process")
-@pytest.mark.parametrize("arguments", [["--vary", "load=1,4"], ["--find", "max:load=0.5..4", "--keep", "goodput>=0.5"]])
+@pytest.mark.parametrize(
+    "arguments", [["--vary", "load=1,4"], ["--find", "max:load=0.5..4", "--keep", "goodput>=0.5", "--plans-only"]]
+)
 def test_a_load_above_three_is_warned_of(call, write_config, arguments: list[str]) -> None:
     path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}, "windows": 1})
     err = call("whatif", path, *arguments, "--jobs", 1)[2]

@@ -90,13 +90,16 @@ def found(search: str, *verdicts: str, gap: float = 0.2) -> Found:
     [
         (
             ["holds", "holds", "fails"],
-            ["The largest load that keeps goodput>=0.5: 0.2", "  the smallest that does not: 0.3, fails"],
+            [
+                "Plans promise goodput>=0.5 up to load 0.2",
+                "  the smallest where they do not: 0.3, fails",
+            ],
         ),
         (
             ["holds", "not shown", "fails"],
             [
-                "The largest load that keeps goodput>=0.5: 0.1",
-                "  the smallest that does not: 0.2, not shown to fail (its plan claims to be within 20.00 % only)",
+                "Plans promise goodput>=0.5 up to load 0.1",
+                "  the smallest where they do not: 0.2, not shown to fail (its plan claims to be within 20.00 % only)",
                 "  the smallest that is shown to fail: 0.3",
                 "  not shown: 0.2; a larger planner.max_schedules may prove more",
             ],
@@ -104,23 +107,23 @@ def found(search: str, *verdicts: str, gap: float = 0.2) -> Found:
         (
             ["holds", "fails", "holds"],
             [
-                "The largest load that keeps goodput>=0.5: 0.1",
-                "  the smallest that does not: 0.2, fails",
+                "Plans promise goodput>=0.5 up to load 0.1",
+                "  the smallest where they do not: 0.2, fails",
                 "  beyond that it holds again at 0.3: it is no simple limit",
             ],
         ),
         (
             ["fails", "fails"],
             [
-                "No load keeps goodput>=0.5 up to the first that does not, the smallest tried",
-                "  the smallest that does not: 0.1, fails",
+                "Plans promise goodput>=0.5 at no load up to the first where they do not, the smallest tried",
+                "  the smallest where they do not: 0.1, fails",
             ],
         ),
         (
             ["holds", "holds"],
             [
-                "The largest load that keeps goodput>=0.5: 0.2",
-                "  every value keeps it up to the largest tried, so that the limit lies beyond",
+                "Plans promise goodput>=0.5 up to load 0.2",
+                "  at every value up to the largest tried, so that the limit lies beyond",
             ],
         ),
     ],
@@ -132,7 +135,7 @@ def test_an_answer_says_both_ends_and_what_is_not_shown(verdicts: list[str], lin
 def test_the_answer_for_gpus_names_the_smaller_ones_that_do_not() -> None:
     names = [model.name for model in by_size()]
     first, *rest = answer_lines(found("min:gpu", "fails", "not shown", "holds"))
-    assert first == f"The smallest GPU that keeps goodput>=0.5: {names[2]}"
+    assert first == f"Plans promise goodput>=0.5 on the smallest GPU: {names[2]}"
     assert rest == [f"  smaller ones: {names[0]} fails, {names[1]} not shown"]
 
 

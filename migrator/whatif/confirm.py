@@ -1,0 +1,276 @@
+"""What simulated runs *keep* of a search's conditions, where its plans only *promise* them, and which value keeps last.
+
+A value is judged by whole runs, policy ``migrator``, of all the config's windows, with the config's seed and the two
+that follow it. One seed looks for the limit, all three then judge both of its ends. It is assumed, as in any bisection,
+that what holds at a value holds at every easier one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from migrator.comparison import simulated
+from migrator.errors import ConfigSloError, InfeasibleError
+from migrator.execution.loop import View
+from migrator.inputs import assemble
+from migrator.whatif.grid import Choice, Factor
+from migrator.whatif.search import METRICS, N_HALVINGS, Condition, Found, Search, Verdict, number_of, with_number
+from migrator.whatif.sweep import Case
+from planner.policies.ours import Migrator
+from workloads.arrays import FloatArray
+
+N_SEEDS = 3
+"""The config's seed, and those that follow it."""
+
+TOLERANCE = 0.025
+"""The two ends of an answer are at most so far apart, as a share of the larger one, unless noise drives them apart."""
+
+ROOM = 1.645 * math.sqrt(2)
+"""Standard errors of a mean within which the mean of three other seeds lies below it 19 times in 20."""
+
+_EPS = 1e-9
+
+Kept = Mapping[str, FloatArray]
+"""What a run came to: by tenant, ``(n_windows, 3)``: arrivals, those answered in time and right, and in time."""
+
+
+def run_of(case: Case) -> Kept | None:
+    """What a case's whole run keeps, simulated; ``None`` where no profile meets an SLO or there is no first plan.
+
+    Raises:
+        PlannerError: The engine cannot answer.
+    """
+    try:
+        setting, traffic = assemble(case.config, case.origin)
+        settled = simulated(setting, traffic, Migrator(), View()).settled.values()
+    except (ConfigSloError, InfeasibleError):
+        return None
+    return {
+        tenant.name: np.array(
+            [
+                [sum(getattr(one.tenants[tenant.name], key)) for key in ("arrivals", "correct", "in_time")]
+                for one in settled
+            ],
+            dtype=np.float64,
+        )
+        for tenant in setting.tenants
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share that runs of several seeds kept, over all windows.
+
+    Attributes:
+        mean: Of the seeds; ``None`` without arrivals, without that tenant, or where a run could not begin.
+        error: Its standard error, by how seeds differ window by window; ``None`` with one seed.
+    """
+
+    mean: float | None
+    error: float | None = None
+
+
+def share_kept(condition: Condition, runs: Sequence[Kept], weights: Mapping[str, float]) -> Share:
+    """What runs kept of a condition's metric; goodput of all tenants is weighted, as in plans."""
+    weighs = condition.metric == "goodput" and condition.tenant is None
+    column = 1 + METRICS.index(condition.metric)
+    names = [name for name in runs[0] if condition.tenant in (None, name)]
+    if not names:
+        return Share(None)
+    factors = [weights[name] if weighs else 1.0 for name in names]
+    counts = np.array([np.tensordot(factors, [run[name] for name in names], axes=1) for run in runs])
+    arrivals, kept = counts[..., 0], counts[..., column]  # by seed and window
+    totals = arrivals.sum(axis=1)
+    if not totals.all():
+        return Share(None)
+    mean = float((kept.sum(axis=1) / totals).mean())
+    if len(runs) == 1:
+        return Share(mean)
+    strays = (kept - mean * arrivals).var(axis=0, ddof=1).sum()
+    return Share(mean, float(math.sqrt(strays / len(runs)) / totals.mean()))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A value that was simulated.
+
+    Attributes:
+        choice: The value.
+        seeds: With which seeds.
+        shares: What was kept of each condition.
+        verdict: ``holds``: all are kept, with ``ROOM`` for the noise; ``fails``: the mean of one is not; ``not shown``:
+            kept by less than the noise.
+    """
+
+    choice: Choice
+    seeds: tuple[int, ...]
+    shares: tuple[Share, ...]
+    verdict: Verdict
+
+
+def _verdict(condition: Condition, share: Share) -> Verdict:
+    if share.mean is None:
+        return Verdict.FAILS
+    spare = (share.mean - condition.share) * (1 if condition.sign == ">=" else -1)
+    if spare < -_EPS:
+        return Verdict.FAILS
+    return Verdict.HOLDS if spare + _EPS >= ROOM * (share.error or 0.0) else Verdict.NOT_SHOWN
+
+
+def _trial(
+    conditions: Sequence[Condition], choice: Choice, runs: Mapping[int, Kept | None], weights: Mapping[str, float]
+) -> Trial:
+    began = [run for run in runs.values() if run is not None]
+    whole = len(began) == len(runs)
+    shares = tuple(share_kept(one, began, weights) if whole else Share(None) for one in conditions)
+    verdicts = [_verdict(*pair) for pair in zip(conditions, shares, strict=True)]
+    worst = next((one for one in (Verdict.FAILS, Verdict.NOT_SHOWN) if one in verdicts), Verdict.HOLDS)
+    return Trial(choice, tuple(runs), shares, worst)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What simulations say of a search's answer.
+
+    Attributes:
+        start: The plans' answer, cut to what the tolerance justifies; the easiest value where they have none.
+        trials: Everything that was simulated, from the easy end to the hard one.
+        seeds: With which the ends are judged.
+        holds: The answer: the last value that is kept; the easiest one also where that is by less than the noise.
+        breaks: The first value that is not kept; ``None`` where all are.
+    """
+
+    start: Choice
+    trials: tuple[Trial, ...]
+    seeds: tuple[int, ...]
+    holds: Trial | None
+    breaks: Trial | None
+
+
+Simulated = Callable[[Sequence[tuple[Choice, int]]], Sequence[Kept | None]]
+"""Runs with these choices and seeds; what they keep, in their order."""
+
+
+def confirm(
+    found: Found, seed: int, weights: Mapping[str, float], simulate: Simulated, tell: Callable[[Trial], None]
+) -> Confirmed:
+    """Which value simulations keep last; begins at the plans' answer. ``seed`` is the config's, ``weights`` by tenant.
+
+    ``tell`` hears of each value as it is judged.
+    """
+    line = _Line(found)
+    seeds = tuple(range(seed, seed + N_SEEDS))
+    runs: dict[tuple[Choice, int], Kept | None] = {}
+    trials: dict[Choice, Trial] = {}
+
+    def judge(choices: Sequence[Choice], seeds: Sequence[int]) -> None:
+        new = [(choice, one) for choice in choices for one in seeds if (choice, one) not in runs]
+        runs.update(zip(new, simulate(new) if new else (), strict=True))
+        for choice in choices:
+            if choice not in trials or trials[choice].seeds != tuple(seeds):
+                own = {one: runs[choice, one] for one in seeds}
+                trials[choice] = _trial(found.conditions, choice, own, weights)
+                tell(trials[choice])
+
+    tries = line.first()
+    held: Choice | None = None
+    broken: Choice | None = None
+    while tries:
+        judge(tries, seeds[:1])
+        order = sorted(trials, key=line.hardness)
+        n_held = next((n for n, one in enumerate(order) if trials[one].verdict is not Verdict.HOLDS), len(order))
+        held, broken = (order[n] if 0 <= n < len(order) else None for n in (n_held - 1, n_held))
+        tries = line.between(held, broken)
+    down = up = TOLERANCE
+    while True:
+        judge([one for one in (held, broken) if one is not None], seeds)
+        if held is not None and trials[held].verdict is not Verdict.HOLDS:
+            broken = held if trials[held].verdict is Verdict.FAILS else broken
+            held, down = line.away(held, -down), 2 * down
+        elif broken is not None and trials[broken].verdict is not Verdict.FAILS:
+            held = broken if trials[broken].verdict is Verdict.HOLDS else held
+            broken, up = line.away(broken, up), 2 * up
+        else:
+            break
+    every = tuple(trials[one] for one in sorted(trials, key=line.hardness))
+    if held is None and every[0].verdict is Verdict.NOT_SHOWN:
+        held = every[0].choice
+    ends = (None if one is None else trials[one] for one in (held, broken))
+    return Confirmed(line.start, every, seeds, *ends)
+
+
+class _Line:
+    """The values of a search from the easy end to the hard one, and those between them."""
+
+    def __init__(self, found: Found) -> None:
+        self._search: Search = found.search
+        self._sign = 1 if found.search.direction == "max" else -1
+        values = [one for one in found.search.choices if one not in found.unmeasured]
+        self._step = 0.0
+        if found.search.is_of_models:
+            values.reverse()
+        else:
+            self._step = abs(number_of(values[-1]) - number_of(values[0])) / len(values)
+            inner = [self._rounded(one, number_of(one), self._step) for one in values[1:-1]]
+            values = list(dict.fromkeys((values[0], *inner, values[-1])))
+        self._grid = values
+        self.start = self._grid[0] if found.holds is None else self._cut(found.holds)
+
+    def hardness(self, choice: Choice) -> float:
+        """Grows from the easy end to the hard one."""
+        return self._grid.index(choice) if self._search.is_of_models else self._sign * number_of(choice)
+
+    def first(self) -> list[Choice]:
+        """Where to begin: at the plans' answer, and the next value of the grid beyond it."""
+        return [self.start, *[one for one in self._grid if self.hardness(one) > self.hardness(self.start)][:1]]
+
+    def between(self, held: Choice | None, broken: Choice | None) -> list[Choice]:
+        """One or two values that divide what lies between into thirds; none where that is narrow enough."""
+        low, high = (
+            -math.inf if held is None else self.hardness(held),
+            math.inf if broken is None else self.hardness(broken),
+        )
+        inside = [one for one in self._grid if low < self.hardness(one) < high]
+        if inside:
+            return list(dict.fromkeys((inside[len(inside) // 3], inside[2 * len(inside) // 3])))
+        if held is None or broken is None or self._search.is_of_models:
+            return []
+        first, width = number_of(held), number_of(broken) - number_of(held)
+        finest = max(TOLERANCE * max(first, first + width), self._step / 2**N_HALVINGS)
+        if abs(width) <= finest:
+            return []
+        thirds = (self._rounded(held, first + part * width / 3, width / 3) for part in (1, 2))
+        return [one for one in dict.fromkeys(thirds) if one not in (held, broken)]
+
+    def away(self, choice: Choice, step: float) -> Choice | None:
+        """The value so far away, as a share, to the hard end (below 0: the easy one); ``None`` beyond the grid."""
+        end = self._grid[-1 if step > 0 else 0]
+        if choice == end:
+            return None
+        if self._search.is_of_models:
+            return self._grid[self._grid.index(choice) + (1 if step > 0 else -1)]
+        by = step * max(number_of(choice), self._step)
+        if isinstance(choice.value, int):
+            by = math.copysign(max(1, round(abs(by))), step)
+        there = self._rounded(choice, number_of(choice) + self._sign * by, by)
+        return there if (self.hardness(end) - self.hardness(there)) * step > 0 else end
+
+    def _cut(self, choice: Choice) -> Choice:
+        """The value with no more digits than the tolerance justifies, rounded to the easy side."""
+        if choice in (self._grid[0], self._grid[-1]) or not isinstance(choice.value, float | Factor):
+            return choice
+        unit = 10.0 ** math.floor(math.log10(TOLERANCE * number_of(choice)))
+        cut = self._sign * math.floor(self._sign * number_of(choice) / unit + _EPS) * unit
+        return max(with_number(choice, cut), self._grid[0], key=self.hardness)
+
+    def _rounded(self, choice: Choice, number: float, width: float) -> Choice:
+        return with_number(choice, round(number, -math.floor(math.log10(abs(width)))))
+
+
+def with_seed(case: Case, seed: int) -> Case:
+    """The case with another seed."""
+    return replace(case, config=case.config.model_copy(update={"seed": seed}))
