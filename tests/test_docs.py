@@ -143,3 +143,15 @@ def test_a_simulated_card_says_what_the_page_shows_at_80_columns(
         command, _, said = one.partition("\n")
         _, out, err = call(*shlex.split(command, comments=True))
         assert as_on_any_day(said) == as_on_any_day(out + err), command
+
+
+@pytest.mark.long
+def test_what_if_says_what_its_page_shows(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    page = (ROOT / "docs" / "whatif.md").read_text("utf-8")
+    shown = re.findall(r"```console\n(.*?)```", page, re.DOTALL)[0].split("$ migrator ")[1:]
+    for one in shown:
+        command, _, said = one.partition("\n")
+        _, out = call(*shlex.split(command, comments=True))[:2]
+        told, found = (re.sub(r"(0\.000 +)\d+\.\d+", r"\1…", text).split() for text in (said, out))
+        assert not said or told == found

@@ -21,15 +21,13 @@ _BOUNDLESS = 10_000
 
 
 def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, confirmed: Confirmed | None = None) -> None:
-    """Print a row for each point, the best one bold, below the table why points have no plan, and what was found."""
+    """Print a row for each point, the best one bold, and below why points have no plan, what was found and assumed."""
     run = "nothing was run" if confirmed is None else "simulated runs stand below"
     console.print(
         f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, {run}; arrivals: {escape(sweep.forecast)}"
     )
     for note in sweep.notes:
         console.print(f"  {escape(note)}")
-    for line in assumed_lines(sweep.assumed):
-        console.print(f"  assumed: {escape(line)}", style="dim")
     _print_table(sweep, console, found)
     for line in _reasons(sweep):
         console.print(f"  {escape(line)}")
@@ -50,6 +48,8 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, conf
         for line in answer_lines(found):
             console.print(escape(line), style="bold" if confirmed is None else None)
         console.print(_STANDS_ON, style="dim")
+    for line in assumed_lines(sweep.assumed):
+        console.print(f"assumed: {escape(line)}", style="dim")
 
 
 _SIMULATED = (
