@@ -29,8 +29,8 @@ N_SEEDS = 3
 TOLERANCE = 0.025
 """The two ends of an answer are at most so far apart, as a share of the larger one, unless noise drives them apart."""
 
-ROOM = 1.645 * math.sqrt(2)
-"""Standard errors of a mean within which the mean of three other seeds lies below it 19 times in 20."""
+_Z = 1.645
+"""The normal quantile of 19 in 20, from one side."""
 
 _EPS = 1e-9
 
@@ -68,10 +68,12 @@ class Share:
     Attributes:
         mean: Of the seeds; ``None`` without arrivals, without that tenant, or where a run could not begin.
         error: Its standard error, by how seeds differ window by window; ``None`` with one seed.
+        room: By how much the mean of as many other seeds lies below it 19 times in 20 at most; 0 with one seed.
     """
 
     mean: float | None
     error: float | None = None
+    room: float = 0.0
 
 
 def share_kept(condition: Condition, runs: Sequence[Kept], weights: Mapping[str, float]) -> Share:
@@ -91,7 +93,13 @@ def share_kept(condition: Condition, runs: Sequence[Kept], weights: Mapping[str,
     if len(runs) == 1:
         return Share(mean)
     strays = (kept - mean * arrivals).var(axis=0, ddof=1).sum()
-    return Share(mean, float(math.sqrt(strays / len(runs)) / totals.mean()))
+    error = float(math.sqrt(strays / len(runs)) / totals.mean())
+    return Share(mean, error, _quantile(arrivals.shape[1] * (len(runs) - 1)) * math.sqrt(2) * error)
+
+
+def _quantile(n_free: int) -> float:
+    """Student's t of 19 in 20, from one side, within 6 % from two degrees of freedom on (Cornish and Fisher)."""
+    return _Z * (1 + (_Z**2 + 1) / (4 * n_free) + (5 * _Z**4 + 16 * _Z**2 + 3) / (96 * n_free**2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ class Trial:
         choice: The value.
         seeds: With which seeds.
         shares: What was kept of each condition.
-        verdict: ``holds``: all are kept, with ``ROOM`` for the noise; ``fails``: the mean of one is not; ``not shown``:
+        verdict: ``holds``: all are kept, with room for the noise; ``fails``: the mean of one is not; ``not shown``:
             kept by less than the noise.
     """
 
@@ -118,7 +126,7 @@ def _verdict(condition: Condition, share: Share) -> Verdict:
     spare = (share.mean - condition.share) * (1 if condition.sign == ">=" else -1)
     if spare < -_EPS:
         return Verdict.FAILS
-    return Verdict.HOLDS if spare + _EPS >= ROOM * (share.error or 0.0) else Verdict.NOT_SHOWN
+    return Verdict.HOLDS if spare + _EPS >= share.room else Verdict.NOT_SHOWN
 
 
 def _trial(
@@ -194,6 +202,11 @@ def confirm(
         elif broken is not None and trials[broken].verdict is not Verdict.FAILS:
             held = broken if trials[broken].verdict is Verdict.HOLDS else held
             broken, up = line.away(broken, up), 2 * up
+        elif (middle := line.middle(held, broken)) is not None:
+            judge([middle], seeds)
+            if trials[middle].verdict is Verdict.NOT_SHOWN:
+                break
+            held, broken = (middle, broken) if trials[middle].verdict is Verdict.HOLDS else (held, middle)
         else:
             break
     every = tuple(trials[one] for one in sorted(trials, key=line.hardness))
@@ -245,6 +258,15 @@ class _Line:
             return []
         thirds = (self._rounded(held, first + part * width / 3, width / 3) for part in (1, 2))
         return [one for one in dict.fromkeys(thirds) if one not in (held, broken)]
+
+    def middle(self, held: Choice | None, broken: Choice | None) -> Choice | None:
+        """The value half way, where the ends have moved further apart than twice the tolerance."""
+        if held is None or broken is None or not isinstance(held.value, float | Factor):
+            return None
+        first, width = number_of(held), number_of(broken) - number_of(held)
+        if abs(width) <= max(2 * TOLERANCE * max(first, first + width), self._step / 2**N_HALVINGS):
+            return None
+        return self._rounded(held, first + width / 2, width / 2)
 
     def away(self, choice: Choice, step: float) -> Choice | None:
         """The value so far away, as a share, to the hard end (below 0: the easy one); ``None`` beyond the grid."""
