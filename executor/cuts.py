@@ -2,8 +2,8 @@
 
 The profiles ``1c``, ``2c``, … of a CPU sit where an A100's or an A30's ``1g``, ``2g``, … do; MPS's ``1m``, ``2m``, …
 sit where the card's own do. So the same layouts, plans and transitions apply. What a CPU does not have (memory slices
-that are memory, SMs) is not claimed, nor what MPS does not give (memory and bandwidth of one's own, SMs that nobody
-else uses).
+that are memory, SMs) is not claimed, nor what MPS does not give (memory and bandwidth of one's own, SMs that no
+other process uses).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MPS_NAME = re.compile(r"mps-([a-z0-9]+(?:-[a-z0-9]+)*)-in-(\d+)")
 _MPS_NOTES = (
     "a share is a limit of SMs for each process, by MPS's thread percentage: it reserves nothing",
     "no isolation of memory, of bandwidth, or of faults: a process that fails may end those of all shares",
-    "memory slices say where an instance may start, and limit what a process in it allocates; GiB and SMs are nobody's",
+    "memory slices say where an instance may start, and limit what a process in it allocates; no share owns GiB or SMs",
 )
 
 
@@ -172,7 +172,7 @@ class MpsCut:
 
 
 def _shares(geometry: GpuModel, letter: str) -> tuple[Profile, ...]:
-    """A profile for each standard one of the geometry, without what is nobody's."""
+    """A profile for each standard one of the geometry, without what no share owns."""
     return tuple(
         Profile(
             name=f"{profile.compute_slices}{letter}",

@@ -250,7 +250,7 @@ class DriverGpu(ABC):
             PartialChangeError: It would not go.
         """
         if isinstance(error, InsufficientResourcesError):
-            return  # who finds no room has made nothing: somebody else was faster, and may not be done yet
+            return  # without room nothing was made: another program was faster, and may not be done yet
         standing = self._standing_after(str(error))
         left = next((i for i in standing if i.gi_id not in before and i.placement == placement), None)
         if left is None:
@@ -280,6 +280,6 @@ def not_in_mig_mode(index: int, title: str, *, is_pending: bool | None) -> NoGpu
     if is_pending is None:
         return NoGpuError(f"GPU {index} ({title}) cannot be cut by MIG")
     if is_pending:
-        todo = f"once nobody uses it, as root: nvidia-smi -i {index} --gpu-reset, or reboot"
+        todo = f"once no process uses it, as root: nvidia-smi -i {index} --gpu-reset, or reboot"
         return MigModeOffError(f"GPU {index} ({title}) is not in MIG mode yet, only from its next reset on; {todo}")
     return MigModeOffError(f"GPU {index} ({title}) is not in MIG mode; as root: nvidia-smi -i {index} -mig 1")

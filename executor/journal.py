@@ -2,9 +2,9 @@
 
 An instance is ours if its id, placement and UUID agree with what was written of it since the machine was booted: a
 driver's ids come again, and after a boot its UUIDs do, too. Half an instance, one without a compute instance, has no
-UUID. Whoever made it looks to the driver like anybody else who is about to make one, so it is ours only as long as
-the controller lives that left it so, or where it is *left alone*: no other process is there that could be at work on
-it. What is perhaps ours, and not proven, is neither used nor taken away; it is told until somebody adopts it, or it is
+UUID. To the driver, the process that made it looks like any other that is about to make one. So it is ours only as
+long as the controller lives that left it so, or where it is *left alone*: no other process is there that could be at
+work on it. What is perhaps ours, and not proven, is neither used nor taken away; it is told until it is adopted or
 gone.
 
 The file is appended to and synced, its folder, too, when it is made; one that has grown long is shortened when it is
@@ -104,7 +104,7 @@ class Records:
         return self._unproven.get(instance.gi_id) == _place_and_uuid(instance) or self._is_of_call(instance)
 
     def _is_of_call(self, instance: GpuInstance) -> bool:
-        """Whether the call that was begun last concerns it, or we have left it half, or somebody has since."""
+        """Whether the call that was begun last concerns it, or we have left it half, or another program has since."""
         place, own = str(instance.placement), self._made.get(instance.gi_id)
         if own is not None and own[0] == place and not (own[1] and instance.is_whole):
             return True
@@ -187,7 +187,7 @@ def file_of(folder: Path, gpu_uuid: str) -> Path:
 
 
 def recorded(path: Path, boot: str | None = None) -> Records:
-    """What is written in the file by now, whoever has it; nothing if there is none. It is not written to.
+    """What is written in the file by now, whichever process has it; nothing if there is none. It is not written to.
 
     Raises:
         JournalError: It cannot be read, or it is not ours.
@@ -285,7 +285,7 @@ class Journal(Records):
     def settle(
         self, standing: Iterable[GpuInstance], is_left_alone: Callable[[GpuInstance], bool] = lambda _: False
     ) -> None:
-        """Make the journal agree with what stands: after a crash, a reboot, or somebody else's deed.
+        """Make the journal agree with what stands: after a crash, a reboot, or a change by another program.
 
         What was made by a call that the driver has called done becomes ours. So does half an instance that such a call
         or one that was cut off concerns, if it is left alone. Anything else that may be what they have made is written
@@ -395,7 +395,7 @@ def _record_of(what: str, gi_id: int, placement: str, uuid: str) -> Mapping[str,
 
 
 def _opened(path: Path) -> FileIO:
-    """The file, which is made if there is none, while nobody else has it.
+    """The file, which is made if there is none, while no other process has it.
 
     Raises:
         OtherControllerError: Another controller has it.

@@ -69,7 +69,7 @@ class MpsGpu(FolderGpu):
 
         Raises:
             NoGpuError: No driver, no such GPU, it is no such card, or MPS cannot share it: its MIG mode is on, it is
-                older than Volta, or nobody may compute on it.
+                older than Volta, or no process may compute on it.
             UnknownGpuModelError: It cannot be cut so.
         """
         super().__init__(index)
@@ -173,7 +173,7 @@ def _require_shareable(facts: CardFacts, index: int) -> None:
     if facts.compute_capability is not None and facts.compute_capability < _LEAST_CAPABILITY:
         raise NoGpuError(f"{gpu} is older than Volta: MPS does not limit processes on it")
     if not facts.lets_compute:
-        raise NoGpuError(f"{gpu} lets nobody compute; as root: nvidia-smi -i {index} -c DEFAULT")
+        raise NoGpuError(f"{gpu} lets no process compute; as root: nvidia-smi -i {index} -c DEFAULT")
 
 
 def _require_card(facts: CardFacts, index: int, cut: MpsCut) -> None:
@@ -309,7 +309,7 @@ class Daemon:
 
     def _run(self, *arguments: str, say: str = "") -> tuple[int, str]:
         """The command's exit code, and its words in one line."""
-        # Settings of whoever started us would bind all clients, or make the daemon a process of an instance.
+        # Settings of the process that started us would bind all clients, or make the daemon a process of an instance.
         own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "MIGRATOR_"))}
         places = {"CUDA_MPS_LOG_DIRECTORY": str(self.log), "LC_ALL": "C"}
         # A file, not a pipe: the daemon keeps what it was given, and a pipe that it keeps has no end.

@@ -279,7 +279,7 @@ class NvmlGpu(DriverGpu):
             try:
                 yield pynvml.nvmlGpuInstanceGetInfo(room[k])
             except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
-                continue  # somebody else has destroyed it while we look
+                continue  # another program has destroyed it while we look
 
     def _uuids(self) -> dict[int, str]:
         """By GPU instance, the UUID of its first MIG device."""

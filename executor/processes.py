@@ -1,4 +1,4 @@
-"""This machine's processes: who holds an instance, who else cuts GPUs or hands them out, and who ends with us."""
+"""This machine's processes: which hold an instance, which others cut GPUs or hand them out, and which end with us."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def started_with(name: str, value: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MpsDaemon:
-    """An MPS control daemon of this node, whoever's.
+    """An MPS control daemon of this node; any user may have started it.
 
     Attributes:
         process: The daemon.
@@ -110,7 +110,7 @@ def mps_daemons() -> tuple[MpsDaemon, ...]:
     found = []
     for pid in _pids():
         words = _words(PROC / str(pid))
-        # Without an option it is somebody who speaks to a daemon.
+        # Without an option it is a client that speaks to a daemon.
         if _program(words) != "nvidia-cuda-mps-control" or not any(word.startswith("-") for word in words[1:]):
             continue
         named = dict(line.partition("=")[::2] for line in _variables(pid))
@@ -125,8 +125,8 @@ def mps_daemons() -> tuple[MpsDaemon, ...]:
 def gpu_process(pid: int) -> Process:
     """The process that a driver gave this number, by name where it is seen to be that one.
 
-    In a container a driver may give the numbers of another PID namespace, which somebody else has here. Whoever
-    computes on a GPU has its device files open; of one who visibly has not, the number is all that is known.
+    In a container a driver may give the numbers of another PID namespace, which other processes have here. A
+    process that computes on a GPU has its device files open; of one that visibly has not, only the number is known.
     """
     return Process(pid) if _has_driver_open(pid) is False else process(pid)
 
@@ -166,7 +166,7 @@ def boot_id() -> str | None:
 
 
 def holder_of_lock(path: Path) -> Process | None:
-    """Who has the ``flock`` on the file; ``None`` if nobody has, or it cannot be seen."""
+    """The process that has the ``flock`` on the file; ``None`` if none has, or it cannot be seen."""
     try:
         status = path.stat()
     except OSError:

@@ -184,7 +184,7 @@ def carried_out(steps: Steps[T], clock: Clock) -> T:
 
 
 class Users:
-    """Who is told what becomes of instances during a change; these methods do nothing."""
+    """Is told what becomes of instances during a change; these methods do nothing."""
 
     def left(self, instance: GpuInstance) -> None:
         """No process is to be in it from now on: it is about to be destroyed, or handed on."""
@@ -193,7 +193,7 @@ class Users:
         """It is destroyed."""
 
     def lost(self, instance: GpuInstance) -> None:
-        """It was gone before we came to destroy it: somebody else has done it, or the GPU was reset."""
+        """It was gone before we came to destroy it: another program has done it, or the GPU was reset."""
 
     def made(self, instance: GpuInstance) -> None:
         """It is created, or repaired, and whole."""
@@ -209,7 +209,7 @@ class Going:
     Attributes:
         instance: Which.
         idle_s: When the user has left.
-        stays: Whether it is not to be destroyed, because somebody else gets it.
+        stays: Whether it is not to be destroyed, because another user gets it.
         is_left_over: Whether it would not go before: nothing waits for it any more, so one attempt is enough.
     """
 
@@ -229,12 +229,12 @@ class _Task:
         due_s: Not before.
         instance: To which instance; ``None`` for a creation.
         stays: Whether its user leaves it and it is not destroyed.
-        mends_stuck: Whether it repairs what would not go: whole again, the instance is stuck, and not made for anybody.
+        mends_stuck: Whether it repairs what would not go: whole again, the instance is stuck, and made for no user.
         n_attempts: How often it is tried at most; ``None`` for what the patience says.
         n_refused: How often it was refused,
         n_alike: and how often of these in a row by refusals that are waited out alike.
         last: The last refusal.
-        holders: Who held the instance then, if it was the last attempt.
+        holders: The processes that held the instance then, if it was the last attempt.
     """
 
     verb: Verb
@@ -390,7 +390,7 @@ class Reconciler:
         return Call(task.verb, task.placement, gi_id, partial(self._attempted, task))
 
     def _attempted(self, task: _Task) -> GpuInstance | None:
-        """The task's call; when it is refused for good, who holds the instance is looked up, too."""
+        """The task's call; when it is refused for good, the holders of the instance are looked up, too."""
         try:
             if task.instance is None:
                 return self._create(task.placement)
@@ -451,9 +451,9 @@ class Reconciler:
         return standing
 
     def _is_left_alone(self, half: GpuInstance) -> bool:
-        """Whether nobody else can be at work on half an instance, as whoever has just made it and will make it whole.
+        """Whether no other program can be at work on half an instance, as one that has made it and will make it whole.
 
-        The driver lists no process for what has no compute instance; so whoever may be speaking to it counts.
+        The driver lists no process for what has no compute instance; so each process that may be speaking to it counts.
         """
         try:
             return not self._gpu.processes().get(half.gi_id) and is_alone_at_driver()
@@ -461,7 +461,7 @@ class Reconciler:
             return False
 
     def _own(self, instance: GpuInstance) -> GpuInstance | None:
-        """The instance as it stands now; ``None`` if it is gone, even if somebody else's has its id by now."""
+        """The instance as it stands now; ``None`` if it is gone, even if another program's has its id by now."""
         return next((i for i in self.look() if i.gi_id == instance.gi_id and self._journal.is_ours(i)), None)
 
     def _create(self, placement: Placement) -> GpuInstance:
@@ -505,7 +505,7 @@ class Reconciler:
         try:
             yield
         except UnsureChangeError as error:
-            if error.was_accepted:  # this controller, which saw nobody else there a moment ago, believes the driver
+            if error.was_accepted:  # this controller, which saw no others there a moment ago, believes the driver
                 self._journal.accepted()
             raise
         except PartialChangeError as error:

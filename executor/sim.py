@@ -56,7 +56,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class OthersInstance:
-    """An instance that somebody else puts on the GPU, with a process in it, and takes away.
+    """An instance that others put on the GPU, with a process in it, and take away.
 
     Attributes:
         placement: Where.

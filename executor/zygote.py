@@ -4,9 +4,9 @@ A controller holds a ``Zygote`` and asks it for workers; what becomes of them co
 clock that all processes of a machine share (``time.monotonic``). The zygote has one thread and knows nothing but
 forking, so that a fork is safe. A worker enters its share of a GPU or CPU when it is ready: loading is not slowed down.
 
-Nobody outlives whom they work for: the kernel kills a worker when the zygote dies, the zygote when the controller
-does, ``kill -9`` included; and the zygote sees its connection close, too. A worker's own children are killed when
-it ends, as far as they stayed in its process group.
+No process outlives the one that it works for: the kernel kills a worker when the zygote dies, the zygote when the
+controller does, ``kill -9`` included; and the zygote sees its connection close, too. A worker's own children are killed
+when it ends, as far as they stayed in its process group.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Reporter:
         self._connection = connection
 
     def reached(self, phase: str) -> None:
-        """Tell the controller of a phase; nothing happens if nobody listens any more."""
+        """Tell the controller of a phase; nothing happens if it does not listen any more."""
         with suppress(OSError):
             self._connection.send(packed(Reached(self.worker, phase, time.monotonic())))
 
@@ -321,7 +321,7 @@ class _Server:
     workers: dict[int, _Worker] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Until the controller's end of the connection is closed; then nobody is left."""
+        """Until the controller's end of the connection is closed; then no worker is left."""
         try:
             while True:
                 for descriptor in self._ready():

@@ -88,7 +88,7 @@ class DutyShares(Shares):
         with suppress(FileExistsError):
             self.files.make(self.folder)
 
-    def limit(self, name: str, cores: float, weight: int) -> None:  # noqa: ARG002 - nobody presses here but the kernel
+    def limit(self, name: str, cores: float, weight: int) -> None:  # noqa: ARG002 - nothing presses here but the kernel
         """Write it down for the governor."""
         self.files.write(self.folder / name / "limit", f"{cores:.6f}")
 
@@ -134,7 +134,7 @@ class DutyShares(Shares):
             self.files.remove(self.folder.parent)
 
     def close(self) -> None:
-        """End the governor, which continues whomever it has stopped."""
+        """End the governor, which continues the processes that it has stopped."""
         if self._governor is not None:
             with self._governor:
                 self._governor.terminate()
@@ -214,7 +214,7 @@ class Bucket:
     def step(self, passed_s: float, used_s: float) -> bool:
         """Whether the processes may run from now on, after so much time in which they used so much."""
         self.left_s = min(self.left_s + self.cores * passed_s - used_s, self.cores * _BURST_S)
-        # Who was stopped runs again only once there is enough for a look or two: a signal costs more than it gives.
+        # Stopped processes run again only once there is enough for a look or two: a signal costs more than it gives.
         self.runs = self.left_s > (0.0 if self.runs else min(self.cores, 1.0) * _LOOK_S)
         return self.runs
 

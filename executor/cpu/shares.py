@@ -43,7 +43,7 @@ class Shares(ABC):
     @property
     @abstractmethod
     def period_s(self) -> float:
-        """Who has used up its share waits for so long at most; no SLO makes sense below some twenty of these."""
+        """Length of one throttling period. An SLO should be at least 20 periods."""
 
     @property
     def is_coarse(self) -> bool:
@@ -145,7 +145,7 @@ class SharesV1(CgroupShares):
     version = 1
 
     def prepare(self) -> None:
-        """Make the group, and let it go before whoever else presses: its limits leave them the rest."""
+        """Make the group, and let it go before all others that press: its limits leave them the rest."""
         with suppress(FileExistsError):
             self.files.make(self.folder)
         self.files.write(self.folder / "cpu.shares", "262144")
@@ -169,7 +169,7 @@ class SharesV2(CgroupShares):
     version = 2
 
     def prepare(self) -> None:
-        """Make the group, let it hand on the controller, and let it go before whoever else presses."""
+        """Make the group, let it hand on the controller, and let it go before all others that press."""
         with suppress(FileExistsError):
             self.files.make(self.folder)
         self.files.write(self.folder / "cgroup.subtree_control", "+cpu")

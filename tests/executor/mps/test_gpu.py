@@ -311,7 +311,7 @@ def test_its_records_are_not_those_of_the_cards_mig_instances(gpu: MpsGpu, mps: 
     ("field", "value", "said"),
     [
         ("mig_current", 1, r"is in MIG mode, and MPS shares are of a whole GPU; .*nvidia-smi -i 0 -mig 0"),
-        ("compute_mode", 2, r"lets nobody compute; as root: nvidia-smi -i 0 -c DEFAULT"),
+        ("compute_mode", 2, r"lets no process compute; as root: nvidia-smi -i 0 -c DEFAULT"),
         ("compute_capability", 61, "is older than Volta: MPS does not limit processes on it"),
     ],
 )
