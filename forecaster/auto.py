@@ -36,7 +36,7 @@ WINDOWS = tuple(map(Window, (30, 60, 120, 300, 600, 1800)))
 """In the order in which they are preferred where they are as good; of a short history the longer ones see all."""
 
 LAST_RESORT = Window(300)
-"""Who is asked where every expert failed."""
+"""What is asked where every expert failed."""
 
 FAILED = " failed "
 """Between an expert that was left out and why, in a forecast's ``method``."""
@@ -51,7 +51,7 @@ SHARPNESS = 30.0
 """How fast an expert loses weight with its loss; fitted to the first halves of the traces, as are the figures above."""
 
 SHARED = 0.1
-"""Weight that all share, however bad they have been: who was wrong in quiet minutes may be right in the next."""
+"""Weight that all share, however bad they have been: one that was wrong in quiet minutes may be right in the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class _Mixture:
 
     Attributes:
         bands_rps: Quantiles of the steps to come, ``(L, H, n)``.
-        said: Who weighs most, in words.
-        failed: Who was left out and why, a phrase each.
+        said: Which expert weighs most, in words.
+        failed: Which experts were left out and why, a phrase each.
         level_steps: By tenant, over how many steps the level reaches that errors are told from.
     """
 
@@ -141,7 +141,7 @@ def _weights(losses: FloatArray) -> FloatArray:
 
 
 def _named(names: list[str], weights: FloatArray) -> str:
-    """Who weighs most for each tenant's near and far steps; said once where all tenants have the same."""
+    """Which expert weighs most for each tenant's near and far steps; said once where all tenants have the same."""
     each = []
     for near, far in zip(weights[:, 0].argmax(axis=0), weights[:, -1].argmax(axis=0), strict=True):
         each.append(names[near] if near == far else f"{names[near]} then {names[far]}")
@@ -174,7 +174,7 @@ def _losses(bands_rps: FloatArray, came_rps: FloatArray, groups: IntArray, weigh
 def _answers(
     experts: tuple[Expert, ...], history_rps: FloatArray, origins: IntArray, leads: IntArray
 ) -> tuple[list[Expert], list[FloatArray], tuple[str, ...]]:
-    """The experts that answered, their quantiles, and a phrase on each that did not; a window where nobody does."""
+    """The experts that answered, their quantiles, and a phrase on each that did not; a window where none does."""
     kept, told, failed = [], [], []
     shape = (len(origins), len(LEVELS), len(leads), history_rps.shape[1])
     for expert in experts:
@@ -236,7 +236,7 @@ def filled(history_rps: FloatArray, method: str) -> Filled:
 
     A gap (NaN) is filled with what lies before it, read backwards, as often as it takes; at the beginning with what
     lies behind it. So it has the level and the bursts of its neighbourhood, and adds no calm that was not there. A
-    tenant of whom nothing is known gets the *prior*: exponentially distributed rates with the mean of the other
+    tenant of which nothing is known gets the *prior*: exponentially distributed rates with the mean of the other
     tenants', or of :data:`PRIOR_RPS` where there are none. An empty history is one of :data:`PRIOR_STEPS` steps of
     which nothing is known.
 

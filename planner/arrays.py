@@ -24,7 +24,7 @@ def agreeing(states: Int64s) -> Int64s:
     Bit m of a subset is tenant m; ``states`` are ``(K, M)``.
     """
     n_states, n_tenants = states.shape
-    out = np.zeros((1 << n_tenants, n_states), dtype=np.int64)  # all agree on nobody
+    out = np.zeros((1 << n_tenants, n_states), dtype=np.int64)  # all agree on no tenant
     for subset in range((1 << n_tenants) - 1):
         others = [m for m in range(n_tenants) if not subset >> m & 1]
         out[subset] = np.unique(states[:, others], axis=0, return_inverse=True)[1].reshape(-1)

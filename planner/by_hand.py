@@ -1,4 +1,4 @@
-"""A plan from lifetimes that somebody else decided on: what they are worth, and all else that a plan says of itself."""
+"""A plan from lifetimes that were decided elsewhere: what they are worth, and all else that a plan says of itself."""
 
 from __future__ import annotations
 

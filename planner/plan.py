@@ -242,9 +242,9 @@ class StatusCertificate(_Prices):
               + Σ_m max over schedules of m of (Σ_s prices[s, status of m in the schedule]
                                                 + salvage + the most that checkpoints add)
 
-    In a path whoever waits may begin to run in any step on any profile that has a way, and whoever runs for a step or
-    longer may be done with any option that this profile has a way for. It earns what the old model does until then. All
-    that is held, retrainings too, fits the GPU in each step.
+    In a path a tenant that waits may begin to run in any step on any profile that has a way, and one that runs for a
+    step or longer may be done with any option that this profile has a way for. It earns what the old model does until
+    then. All that is held, retrainings too, fits the GPU in each step.
 
     Any plan is one of the paths and, for each tenant, one of the schedules. With them the prices cancel out, so the
     bound holds for any numbers; good ones make it low. Source: Lagrangian duality, with the agreement relaxed; what
@@ -286,7 +286,7 @@ class MigPlan:
         objective: Goodput and salvage in requests; recomputed from the decoded plan, not the solver's figure.
         bound: No plan is better than this.
         solve_s: Wall seconds from Problem value to Plan value, but for ``load_s``.
-        engine: Who made it.
+        engine: Which engine made it.
         reconfiguration: Which model it answers.
         n_steps: Steps of the window.
         schedules: ``paper``: one a tenant, in the problem's order.

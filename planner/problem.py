@@ -78,7 +78,7 @@ class Task(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Owner:
-    """Who holds a placement: a task of a tenant, or the inference of a pool of tenants.
+    """The holder of a placement: a task of a tenant, or the inference of a pool of tenants.
 
     Attributes:
         tenant: The tenant; of a pool the first one, in the problem's order.
@@ -398,7 +398,7 @@ class Problem:
         initial: What the window starts from; ``None`` when the first layout is free.
         gains: Gain tables, one a tenant, when they are better than min(a, C); ``None`` for those.
         unavailable: Memory slices that are not ours; empty where the whole GPU is.
-        pools: ``physical``: tenants that hold instances together; who is in none holds its own.
+        pools: ``physical``: tenants that hold instances together; a tenant that is in none holds its own.
 
     Raises:
         ProblemError: Naming tenant, key, value and what is allowed.
@@ -456,7 +456,7 @@ class Problem:
 
     @cached_property
     def partition(self) -> tuple[tuple[int, ...], ...]:
-        """Who holds instances together, by tenant index: the pools, and each other tenant alone; by their first."""
+        """Which tenants hold instances together, by index: the pools, and each other tenant alone; by their first."""
         names = self.tenant_names
         pools = {names.index(pool.members[0]): tuple(map(names.index, pool.members)) for pool in self.pools}
         pooled = {m for members in pools.values() for m in members}
@@ -494,9 +494,9 @@ class Problem:
 
     @cached_property
     def heirs(self) -> tuple[int, ...]:
-        """Of each instance held when the window opens, who keeps it: a place in ``partition``.
+        """Of each instance held when the window opens, which holder keeps it: a place in ``partition``.
 
-        That are those who share most tenants with who holds it, the first of equals; those whom it cannot serve come
+        That are those that share most tenants with its holder, the first of equals; those that it cannot serve come
         last.
         """
         by_name = dict(zip(self.tenant_names, self.holder_of, strict=True))
@@ -510,7 +510,7 @@ class Problem:
 
     @property
     def kept_at_start(self) -> tuple[tuple[Placement, Owner], ...]:
-        """Each instance held when the window opens, with who keeps it."""
+        """Each instance held when the window opens, with the holder that keeps it."""
         return tuple(
             (item.placement, self.owner(heir)) for item, heir in zip(self.opening.held, self.heirs, strict=True)
         )
@@ -712,7 +712,7 @@ def _check_pools(problem: Problem) -> None:
                 raise ProblemError(f"{where}.members has {name}, which is in a pool already; one is allowed")
             pooled.add(name)
         if len(pool.members) < 2 or list(pool.members) != sorted(pool.members, key=names.index):
-            shown = ", ".join(pool.members) or "nobody"
+            shown = ", ".join(pool.members) or "no tenant"
             raise ProblemError(f"{where}.members is {shown}; two tenants or more in the problem's order are needed")
         _check_number(f"{where}.overhead_s", pool.overhead_s)
         if not pool.capability_rps:
@@ -720,7 +720,7 @@ def _check_pools(problem: Problem) -> None:
         for name, rates in pool.capability_rps.items():
             _found(problem.gpu.profile, name, f"{where}.capability_rps")
             if rates.keys() != set(pool.members):
-                shown = ", ".join(rates) or "nobody"
+                shown = ", ".join(rates) or "no tenant"
                 raise ProblemError(f"{where}.capability_rps.{name} has rates of {shown}; one of each member is needed")
             for member, rate in rates.items():
                 _check_number(f"{where}.capability_rps.{name}.{member}", rate, above=True)

@@ -49,7 +49,7 @@ def remaining_problem(problem: Problem, plan: MigPlan, step: int) -> Problem:
 def without_hopeless_retrainings(problem: Problem) -> Problem:
     """The problem in which a retraining that cannot be had any more is no longer asked for.
 
-    Whoever is left with part of a window, or of a GPU, has to serve with it all the same.
+    A tenant that is left with part of a window, or of a GPU, has to serve with it all the same.
     """
     while (reason := infeasibility(problem)) is not None and reason.rule == Rule.RETRAINING:
         hopeless = next(tenant for tenant in problem.tenants if tenant.name == reason.tenant)

@@ -244,7 +244,7 @@ class WindowFacts:
                 for way in self.ways(m)
             )
 
-        # Who must retrain but has no way that ends in time comes first: there is no plan.
+        # A tenant that must retrain but has no way that ends in time comes first: there is no plan.
         gains = {m: gain_a_step(m) if self.ways(m) else np.inf for m in self.movers}
         return tuple(sorted(self.movers, key=lambda m: (-gains[m], m)))
 

@@ -148,7 +148,7 @@ def checked_answer(answer: object, moment: Moment) -> Answer:
     if not isinstance(answer, Answer):
         raise AnswerError(f"returned {_kind(answer)}; an Answer is needed")
     if answer.in_turns and any(tenant.turns_rps is None for tenant in moment.tenants):
-        raise AnswerError("returned turns; here nobody may take any")
+        raise AnswerError("returned turns; here no tenant may take any")
     ways = {tenant.name: [option.name for option in tenant.options] for tenant in moment.tenants}
     for name, option in answer.options.items():
         if option not in ways.get(name, ()):

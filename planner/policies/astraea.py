@@ -40,7 +40,7 @@ class Astraea(SharePolicy):
     authors' earlier Laius has), so that changes cost nothing: kinder than real, as their memory is not counted.
     Chosen for it, by accuracies that it does not look at: where tenants have several ways to retrain, those with which
     its shares are expected to be worth most to the window's end and beyond; and, not as published, whether shares are
-    of the processors, side by side, or of the time of the whole GPU, where tasks take turns and disturb nobody.
+    of the processors, side by side, or of the time of the whole GPU, where tasks take turns and disturb no other.
     Parameters: fixed on the first halves of the traces (docs/policies.md).
 
     Attributes:

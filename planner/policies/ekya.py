@@ -38,8 +38,8 @@ class Ekya(SharePolicy):
     retrain, the thief goes through its round with other ones as long as that pays, and what models are worth beyond the
     window counts, as it does for our planner. As published processes restart with their new share, else new ones start
     beside the old. Not as published, the thief also divides the time of the whole GPU, where processes take turns and
-    disturb nobody, and what is worth more is taken; changing between the two starts all processes anew beside the old
-    ones.
+    do not disturb each other, and what is worth more is taken; changing between the two starts all processes anew
+    beside the old ones.
     """
 
     name: str = "ekya"

@@ -72,7 +72,7 @@ class ShareTenant:
         done: Part of this window's retraining that is done.
         stage: How far it is.
         rate_beside: ``rate_rps`` by how many retrainings run at once, from none on; empty where that does not matter.
-        turns_rps: Requests a second within the SLO if everybody takes turns; ``None`` where nobody may.
+        turns_rps: Requests a second within the SLO if all tenants take turns; ``None`` where none may.
         options: Ways to do a retraining that waits, the one that the other attributes tell of first; at most one, where
             there is nothing to choose.
         salvage: What its model is worth beyond the window, before and after the retraining; 0 where plans count none.
@@ -183,7 +183,7 @@ class Answer:
     """What is to be from now on.
 
     Attributes:
-        shares: Who gets what.
+        shares: What each owner gets.
         in_turns: Whether a share is that part of the time with the whole GPU, else that part of its processors.
         options: How the retrainings that wait are to be done, by name of the tenant; others by their first option.
     """

@@ -46,10 +46,10 @@ MOST_PATHS = 32
 class TimeSharing(TurnPolicy):
     """Takes turns on the whole GPU, with the order and pace of retrainings that a fluid model of the window favours.
 
-    Source: none publishes it. It is what MIG has to beat: time sharing by somebody who knows all that our planner knows
-    when it plans a window. Knows: the forecast. While serving, only which requests wait.
+    Source: none publishes it. It is what MIG has to beat: time sharing with all that our planner knows when it plans a
+    window. Knows: the forecast. While serving, only which requests wait.
 
-    What it does. The earliest deadline goes first, but nobody goes whose turn would make requests late on which a
+    What it does. The earliest deadline goes first, but no tenant goes whose turn would make requests late on which a
     second of the GPU earns more. All processes of a tenant serve together in its turn. A retraining's step goes first
     whenever it lags its pace, and also where all that waits can wait. Before a window, from the forecast: the longest
     turn that any request may have to wait for (it sets batches in serving and training, by mean rates), which
@@ -129,8 +129,8 @@ class TimeSharing(TurnPolicy):
     def _limits(self, tenants: Sequence[TurnTenant], step_s: float) -> tuple[int, ...] | None:
         """The batch limits with which the GPU is least busy; ``None`` where none meet all SLOs.
 
-        A request that just missed its turn waits for a training step and for the longest turn of anybody, and then is
-        answered in time in a full one.
+        A request that just missed its turn waits for a training step and for the longest turn of any tenant, and then
+        is answered in time in a full one.
         """
         longer, best, least = 1.0 + self.turn_cost, None, math.inf
         for longest_s in sorted({longer * seconds for tenant in tenants for seconds in tenant.serving_s.values()}):
@@ -507,7 +507,7 @@ def _let_be_next(number: int, n_parts: Int64s, during: Floats, after: Floats, be
 
 
 def _ranked(tenants: Sequence[TurnTenant], window_s: float) -> list[tuple[int, TurnOption, float]]:
-    """Tenants with a retraining, its best way, and what that gains for a second of work: who gains most comes first.
+    """Tenants with a retraining, its best way, and what that gains for a second of work; the highest gain comes first.
 
     A gain counts as if it held for the whole window, and with salvage beyond it. Ties stand in the tenants' order.
     """

@@ -49,7 +49,7 @@ def fit(classifier: Classifier, new: Samples, memory: Samples, option: Option, *
         raise LearningError(f"trainer avalanche needs {error.name}: pip install 'migrator-mig[live]'") from error
 
     class Told(SupervisedPlugin):  # type: ignore[misc] # Avalanche has no types
-        """Hands each step to whoever watches, and leaves after the last one."""
+        """Hands each step to the watcher, and leaves after the last one."""
 
         n_done = 0
 

@@ -302,7 +302,7 @@ def _torchvision_weights(name: str, module: Module) -> None:
 
 
 def _bert(shape: Shape, n_classes: int) -> Module:
-    from transformers import BertConfig, BertForSequenceClassification  # noqa: PLC0415 (heavy, and nobody's duty)
+    from transformers import BertConfig, BertForSequenceClassification  # noqa: PLC0415 (heavy, and optional)
 
     del shape  # as many tokens as BERT's 512 positions allow
     module = BertForSequenceClassification(BertConfig(num_labels=n_classes))

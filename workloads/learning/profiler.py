@@ -161,7 +161,7 @@ class Measured(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """What is known of a tenant's retraining before it begins.
 
     Attributes:
-        accuracy_before: The served model's on new training data, which nobody has trained on yet.
+        accuracy_before: The served model's on new training data, which no model was trained on yet.
         raw: By option, what it would reach, before correction; ``None`` where the time was too short to tell.
         accuracy_after: The same, corrected by what past windows taught.
         took_s: What measuring took.

@@ -1,9 +1,9 @@
 """One retraining as a process: it takes a :class:`Job`, tells its course line by line, and leaves when it has to.
 
 ``python -m workloads.learning.retraining`` reads the job as one line of JSON from its standard input and tells on its
-standard output, which nothing else writes to. The input stays open: when it ends, whoever started the process is gone,
-and it leaves at the next step. So it does at SIGTERM. What was told before stays: a checkpoint's file is whole before
-its line is sent. A child that was forked from a warm process calls :func:`forked` and tells its course in a file.
+standard output, which nothing else writes to. The input stays open: when it ends, the process that started this one is
+gone, and it leaves at the next step. So it does at SIGTERM. What was told before stays: a checkpoint's file is whole
+before its line is sent. A child forked from a warm process calls :func:`forked` and tells its course in a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_LINE_BYTES = 2**20
 """A job is no longer than this."""
 
 GRACE_S = 5.0
-"""Seconds until the process ends, whatever it is doing, once whoever started it is gone or its time is over."""
+"""Seconds until the process ends, whatever it is doing, once its parent is gone or its time is over."""
 
 
 class Fit(Protocol):
@@ -238,7 +238,7 @@ def work(reading_fd: int, writing_fd: int) -> int:
         try:
             out.write(line_of(told))
         except OSError:
-            leaving.because("parent", "nobody listens any more")
+            leaving.because("parent", "no process listens any more")
 
     try:
         job = job_in(_line_from(reading_fd))
@@ -271,7 +271,7 @@ def forked(reporter: Reporter, *, job: str, course: str) -> int:
 
 
 def _leaving_when_asked() -> Leaving:
-    """Leaves at SIGTERM; Ctrl-C reaches all in the terminal, and whoever started this process decides."""
+    """Leaves at SIGTERM; Ctrl-C reaches all in the terminal, and the process that started this one decides."""
     leaving = Leaving()
     signal.signal(signal.SIGTERM, lambda *_: leaving.because("stopped", "SIGTERM"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -306,9 +306,9 @@ def _await_end(fd: int, since_s: float, leaving: Leaving, tell: Callable[[Told],
             pass
     except OSError:
         pass
-    leaving.because("parent", "whoever started this is gone")
+    leaving.because("parent", "the parent process is gone")
     time.sleep(GRACE_S)
-    tell(Failed("parent", "whoever started this is gone, and it did not end by itself", time.monotonic() - since_s))
+    tell(Failed("parent", "the parent process is gone, and this one did not end by itself", time.monotonic() - since_s))
     os._exit(0)  # it may hang in a step, or in a download
 
 
@@ -322,12 +322,12 @@ def _end_late(time_s: float, since_s: float, over: threading.Event, tell: Callab
 
 
 def main() -> int:
-    """Work for whoever holds the other ends of this process's input and output."""
+    """Work for the process that holds the other ends of this process's input and output."""
     writing_fd = os.dup(1)
     os.dup2(2, 1)  # libraries print; what they print goes where errors go
     return work(0, writing_fd)
 
 
 if __name__ == "__main__":
-    # At once: tearing torch down takes a second, in which nobody else has the instance. All files are synced.
+    # At once: tearing torch down takes a second, in which no other process has the instance. All files are synced.
     os._exit(main())

@@ -9,5 +9,5 @@ from contextlib import suppress
 from importlib import import_module
 
 for _module in ("torch", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection", "scipy.ndimage"):
-    with suppress(ImportError):  # whoever needs it says so
+    with suppress(ImportError):  # the code that needs it says so
         import_module(_module)

@@ -1,4 +1,4 @@
-"""What happens around the steps of a training, whoever makes them: progress, checkpoints, deadline, leaving."""
+"""What happens around the steps of a training, by any trainer: progress, checkpoints, deadline, leaving."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Watch:
         """Account for one more step of ``n_steps``.
 
         Raises:
-            Cut: Somebody wants it to end, the loss is no number, or just enough time is left to keep what there is.
+            Cut: It is to leave, the loss is no number, or just enough time is left to keep what there is.
         """
         self._n_done += 1
         if self._n_done == 1:
@@ -112,7 +112,7 @@ class Watch:
         self._tell_progress(share, loss)
 
     def check(self) -> None:
-        """Between two parts of a long measurement: end it where somebody wants that, or time is up.
+        """Between two parts of a long measurement: end it where it is to leave, or time is up.
 
         Raises:
             Cut: One of both.
@@ -204,7 +204,7 @@ class TimedSteps:
         """One more of ``n_steps`` is done.
 
         Raises:
-            Cut: Somebody wants it to end.
+            Cut: It is to leave.
         """
         del loss, n_steps
         now_s = self._now()

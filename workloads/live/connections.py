@@ -1,4 +1,4 @@
-"""HTTP connections for clients that nobody knows: uvicorn's, with limits of number, size and time that it has not.
+"""HTTP connections for unknown clients: uvicorn's, with limits of number, size and time that it has not.
 
 Uvicorn leaves open a connection whose request never comes to an end, and cuts one whose request it answers too early.
 Where there are too many connections, it turns away the new ones, so that clients who say nothing shut out all others.

@@ -433,7 +433,7 @@ class _Dispatcher:
         """Look for silence and for batches that take too long; tell what has changed."""
         for name, known in list(self._known.items()):
             if is_behind:
-                known.heard_s = now_s  # this process was held up, and may have heard nobody for that reason
+                known.heard_s = now_s  # this process was held up, and may have heard nothing for that reason
             if known.state is not State.GONE and now_s - known.heard_s > self._setup.silence_s:
                 reason = f"not heard for {now_s - known.heard_s:.1f} s"
                 if not self._kill(name, reason):

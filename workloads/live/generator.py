@@ -6,7 +6,7 @@ Run with ``python -m workloads.live.generator PARENT FOLDER STREAMS ORIGIN_S OUT
 A request is counted from the moment at which it was to arrive. A generator that is late itself sends it at once and
 with that moment, so that no delay, be it here or at the dispatcher, is left out (no coordinated omission). How late it
 was is told beside the answers. What became of each request is appended to the file of outcomes as soon as it is known,
-so that whoever reads it never holds up what is still to be sent.
+so that the process that reads it never holds up what is still to be sent.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Whose turn it is where workers of several tenants share an instance: the simulation's rule for pools, live.
 
 An instance is a *lane*: at any moment only the workers of one tenant have batches there, each one of its own. So a
-process waits for nobody's kernels but those of its own tenant. The rule is :mod:`workloads.serving.pool`'s, where it is
+process waits for no kernels but those of its own tenant. The rule is :mod:`workloads.serving.pool`'s, where it is
 explained; on a virtual clock both give the same batches and drop the same requests. Workers that name no lane are
 servers of their own: a tenant that has no others goes by :meth:`workloads.live.queues.TenantQueue.hand_out`.
 
 A lane is free once every batch in it is answered, or its worker is gone. So a worker that hangs holds its lane, though
 its requests wait for others meanwhile. A worker that is to take new weights has its lane kept for it once it is free,
-and until they are loaded; that is nobody's turn.
+and until they are loaded; that is the turn of no tenant.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Lanes:
         return any(self._queues[tenant].has_batch(own) for tenant, own in lane.workers.items())
 
     def hand_out(self, now_s: float) -> list[Given]:
-        """Drop what is too late, and give idle workers their batches; who got what."""
+        """Drop what is too late, and give idle workers their batches; which worker got what."""
         given = list[Given]()
         for tenants, are_pooled in self._groups:
             if are_pooled:

@@ -1,7 +1,7 @@
 """What the processes of live serving have in common: how they are told what to do, and that they never outlive others.
 
 The end of a parent is noticed twice. Where there is ``prctl`` (Linux), the kernel kills its children at once, whatever
-they do; the dispatcher, which runs nobody else's code, is asked to end, and still answers its clients. It goes by the
+they do; the dispatcher, which runs no code but ours, is asked to end, and still answers its clients. It goes by the
 *thread* that started them, so they are to be started from a thread that stays. Everywhere the processes also look now
 and then whether their parent is still the one that they began with.
 """

@@ -6,7 +6,7 @@ be taken, it is dropped; then a batch of the oldest is taken. Here a worker is i
 
 Beyond the simulation, workers come and go as they please, and no request is lost by it. A request is kept until its
 answer is there. One that a worker took and did not answer waits again, ahead of all that came after it. The first
-answer counts, whoever gives it.
+answer counts, whichever worker gives it.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class TenantQueue:
         heappush(self._waiting, (deadline_s, request.number, request))
 
     def hand_out(self, now_s: float) -> list[tuple[str, list[Held]]]:
-        """Drop what is too late, and give idle workers their batches; who got what."""
+        """Drop what is too late, and give idle workers their batches; which worker got what."""
         waiting, given = self._waiting, list[tuple[str, list[Held]]]()
         self.drop_expired(now_s)
         while waiting:

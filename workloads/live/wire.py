@@ -31,7 +31,7 @@ class WireError(WorkloadError):
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made in one that is there where it is missing, which nobody but its user may enter.
+    """The folder, made in one that is there where it is missing, which only its user may enter.
 
     Raises:
         WireError: It cannot be made, is not ours, or its name is too long for a socket.
@@ -144,7 +144,7 @@ def router(context: zmq.Context[zmq.Socket[bytes]], folder: Path, name: str, mos
     """
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.LINGER, _LINGER_MS)
-    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # say so where nobody is there, instead of dropping in silence
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # say so where no peer is there, instead of dropping in silence
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a peer that connects anew takes over its name
     socket.setsockopt(zmq.SNDHWM, 100_000)
     socket.setsockopt(zmq.MAXMSGSIZE, max(most_bytes, MOST_BYTES))

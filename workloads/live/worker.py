@@ -1,4 +1,6 @@
-"""The process that serves one tenant's model: it asks for batches, answers them, and leaves when nobody is there.
+"""The process that serves one tenant's model: it asks for batches and answers them.
+
+It leaves when its parent or the dispatcher is gone.
 
 Run with ``python -m workloads.live.worker PARENT SETUP`` (a process id; JSON of a :class:`Setup`), or have a process
 that has imported what is heavy fork and call :func:`forked`, with one thread and no socket of ours at that time.
@@ -127,7 +129,7 @@ def work(setup: Setup, parent: Parent, reached: Callable[[str], None] = lambda _
 
 
 class _Heart(threading.Thread):
-    """Says that the process lives, and ends it when there is nobody to live for.
+    """Says that the process lives, and ends it when its parent or the dispatcher is gone.
 
     Attributes:
         state: Told with each beat, as are the others.
@@ -150,7 +152,7 @@ class _Heart(threading.Thread):
             os._exit(code)
 
     def _beat(self) -> int:
-        """Beat until there is a reason to leave; 0 if told so, 1 if nobody is there."""
+        """Beat until there is a reason to leave; 0 if told so, 1 if the parent or the dispatcher is gone."""
         peer = Peer(self._setup.folder, WORKERS, HEART + self._setup.worker.encode(), TO_WORKER)
         unanswered_s = 0.0  # counted in beats: a process that was itself held up has heard nothing for no reason
         while not self._parent.is_gone and unanswered_s <= self._setup.silence_s:

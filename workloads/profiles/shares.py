@@ -19,10 +19,10 @@ instances that share a GPU instance's memory (gpuless-thesis) shows 1.7 to 1.8 f
 nothing at the median for one slice beside two others. Hence ``strength``: 0 is no interference, 1 as printed, and
 comparisons say at which strength a policy ties.
 
-**Turns** are the way around it: whoever has a share has the whole GPU for that part of the time, in slices much shorter
-than a batch, and so disturbs nobody. A batch then lasts 1 / share as long as on the whole GPU, and :data:`TURN_COST`
-longer. Kind to it: contention for the host, which the figures above hold, is gone. Harsh: time that somebody leaves
-idle is nobody else's.
+**Turns** are the way around it: a tenant with a share has the whole GPU for that part of the time, in slices much
+shorter than a batch, and so disturbs no other. A batch then lasts 1 / share as long as on the whole GPU, and
+:data:`TURN_COST` longer. Kind to it: contention for the host, which the figures above hold, is gone. Harsh: time that
+one tenant leaves idle goes to no other.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class ServiceProfiles:
     Attributes:
         name: Where the table comes from, as messages name it.
         rows: In the order of the file, at least one, no key twice.
-        warnings: What is doubtful of them, a sentence each, which whoever uses the table should hear.
+        warnings: What is doubtful of them, a sentence each, which every user of the table should hear.
     """
 
     name: str

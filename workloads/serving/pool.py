@@ -15,7 +15,7 @@ idle and a request waits that it serves, or a retraining that is done there, in 
 3. Of the members with requests that still wait, the one whose oldest has the earliest deadline (ties: the order of the
    members) is served min(queue length, batch limit) of its oldest on its lane. A member is passed over where, after its
    batch, those of more worth on that lane could not wait.
-4. If nobody is served, the retraining of step 2 does a piece. With ``trains_in_slack`` it also does so before step 3
+4. If no member is served, the retraining of step 2 does a piece. With ``trains_in_slack`` it also does so before step 3
    if, after the piece, all could wait that the lane serves. Requests then wait, and are served in larger batches.
 
 Members *can wait* until a lane is free again if all of their waiting requests could be answered by the earliest
@@ -150,7 +150,7 @@ class PoolState:
         jobs: Retrainings to be done, the first one first.
         busy_until: By ``lane_id``, when the lane has finished what it does; idle lanes are absent.
         holders: By ``lane_id``, whose turn it is: a member's requests; from ``len(queues)`` on, its training; −1: of
-            somebody else. Lanes that did nothing yet are absent.
+            another holder. Lanes that did nothing yet are absent.
         serving: By ``lane_id``, the member and the ``server_id`` of the batch in service, if there is one.
     """
 
@@ -162,7 +162,7 @@ class PoolState:
 
     @classmethod
     def at_start(cls, n_members: int, others: Sequence[str] = ()) -> PoolState:
-        """Idle lanes before the first request; somebody else had those of ``others``, so that a first turn costs."""
+        """Idle lanes before the first request; another holder had those of ``others``, so that a first turn costs."""
         return cls((QueueState(),) * n_members, holders=MappingProxyType(dict.fromkeys(others, _OTHERS)))
 
     @property
@@ -266,7 +266,7 @@ class _Floor(NamedTuple):
             and rank (−1: nowhere).
         free_s: ``(n_lanes,)``: when the lane has finished what it does.
         holders: ``(n_lanes,)``: whose turn it is: a member's requests; from ``n_members`` on, its training; −1: of
-            somebody else; −2: nobody's yet.
+            another holder; −2: of none yet.
         taken: ``(3, n_lanes)``: what each lane began last: member (−1: a piece of training), first place and size.
         answer_s: ``(N,)``: by place. As it was where a request is dropped, and so ``in_time`` and ``correct``.
         batches: ``(4, N)``: tenant, begin, end and rank of each batch.
@@ -427,7 +427,7 @@ def _first_ready(floor: _Floor, now_s: float) -> int:
 
 @inlined
 def _yields_to(floor: _Floor, job: FloatArray, now_s: float) -> float:
-    """Those of more worth than this are served before a piece of the job, a column of ``jobs``; inf: nobody is."""
+    """Those of more worth than this are served before a piece of the job, a column of ``jobs``; inf: none is."""
     rank = int(job[7])
     trained_s = now_s + _longer(floor, rank, int(job[6])) * min(job[0], job[1])
     if floor.in_slack and _can_wait(floor, rank, -np.inf, trained_s):

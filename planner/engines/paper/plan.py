@@ -160,7 +160,7 @@ def _read(problem: Problem, plan: MigPlan) -> Decisions | str:
     by_name = {schedule.name: schedule for schedule in plan.schedules}
     if set(by_name) != set(problem.tenant_names):
         needed = f"the problem's tenants are {', '.join(problem.tenant_names)}"
-        return f"it schedules {', '.join(by_name) or 'nobody'}; {needed}"
+        return f"it schedules {', '.join(by_name) or 'no tenant'}; {needed}"
     decisions = []
     for m, tenant in enumerate(problem.tenants):
         decision = _decision(problem, m, by_name[tenant.name])

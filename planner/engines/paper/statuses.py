@@ -184,7 +184,7 @@ class StatusVectors:
     Attributes:
         vectors: A status for every actor.
         n_statuses: X.
-        waits: The status of whoever waits, the last.
+        waits: The status of an actor that waits, the last.
     """
 
     def __init__(self, joint: JointStates) -> None:

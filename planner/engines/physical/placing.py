@@ -199,7 +199,7 @@ class Placer:
         return total[best, np.arange(len(after))], kept[best]
 
     def _by_place(self, sets: HeldSets) -> Int64s:
-        """Who holds each placement in these sets, −1 for nobody, ``(n, n_places)``."""
+        """The holder of each placement in these sets, −1 for none, ``(n, n_places)``."""
         out = np.full((len(sets), len(self._places) + 1), -1, dtype=np.int64)
         np.put_along_axis(out, self._place_of[sets.layout], sets.owners, axis=1)
         return out[:, :-1]

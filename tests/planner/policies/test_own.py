@@ -257,7 +257,7 @@ def test_a_file_may_settle_turns_and_ways_to_retrain(tmp_path: Path, more: str, 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("Answer(halves, in_turns=True)", "answer() returned turns; here nobody may take any"),
+        ("Answer(halves, in_turns=True)", "answer() returned turns; here no tenant may take any"),
         ("halves", "line 10: halves, window 0: answer() returned a dict; an Answer is needed"),
         ("Answer({})", "answer() returned shares that cannot be: "),
         ("Answer(halves, options={'b': 'slow'})", "returned option 'slow' for 'b'; allowed here: "),
