@@ -399,7 +399,7 @@ class DriverFaultsConfig(Section):
 
 
 class OthersInstanceConfig(Section):
-    """An instance that somebody else puts on the simulated GPU and takes away; by default it stays all along."""
+    """An instance that others put on the simulated GPU and take away; by default it stays all along."""
 
     placement: Text
     from_s: Annotated[float, Field(ge=0, le=MAX_RUN_S)] | None = None
@@ -446,7 +446,7 @@ Pool = Annotated[list[Name], Field(min_length=1)]
 class SharingConfig(Section):
     """Whether tenants' inference may hold instances together, and what a turn after another tenant's costs there.
 
-    ``pools`` are the pools themselves, all tenants in them, or who chooses: nobody (``off``) or the plan (``auto``).
+    ``pools`` are the pools themselves, all tenants in them, or what chooses: nothing (``off``) or the plan (``auto``).
     ``turn_cost`` is the share by which a turn lasts longer that follows another member's; ``None``: as measured.
     """
 

@@ -106,7 +106,7 @@ def _print_line(heading: str, message: str) -> None:
     """Print the message in one line: line breaks become spaces, control characters their escape sequences."""
     shown = brief(printable(" ".join(message.split())))
     console = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-    with suppress(OSError):  # where standard error is full or gone, there is nobody to tell
+    with suppress(OSError):  # where standard error is full or gone, there is nowhere to tell it
         console.print(f"{heading} {markup.escape(shown)}")
 
 

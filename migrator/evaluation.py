@@ -30,7 +30,7 @@ from workloads.traffic.servegen import SERVEGEN_TRACE, servegen_piece
 from workloads.traffic.trace_store import trace_once
 
 SERVEGEN_S = 86_400
-"""Of the synthetic trace so many seconds are drawn where nobody says how many; all of its fourteen days take long."""
+"""Of the synthetic trace so many seconds are drawn where no number is given; all of its fourteen days take long."""
 
 
 class SeriesError(MigratorError):

@@ -50,7 +50,7 @@ def _can_be_replaced(path: Path) -> bool:
 
 
 def _overwrite(path: Path, content: str) -> None:
-    """Write in place. A pipe that nobody reads is an error and not waited for."""
+    """Write in place. A pipe that no process reads is an error and not waited for."""
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     os.set_blocking(fd, True)
     with os.fdopen(fd, "w", encoding="utf-8") as file:

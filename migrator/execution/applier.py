@@ -2,8 +2,8 @@
 
 The order of one change: workers that end take no new batch, but finish the one in service. Instances are destroyed,
 then created, one driver call after the other. A worker starts in each as soon as the instance is free. Calls are made
-off the loop's thread where the clock runs by itself, so that a slow or refused one stops nobody. What will not go is
-given back to whom it was taken from; what nobody uses, and what others hold, is told as taken.
+off the loop's thread where the clock runs by itself, so that a slow or refused one stops nothing else. What will not
+go is given back to the owner it was taken from; what is not in use, and what others hold, is told as taken.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Live:
     """An instance in use.
 
     Attributes:
-        started: Who got it, and what the plan promises of it.
+        started: Which owner got it, and what the plan promises of it.
         gpu_instance: On the GPU.
         window: In which it was started.
         change_s: When the change began that brought it, or its latest workers,
@@ -142,7 +142,7 @@ class Live:
         return self.started.placement
 
     def worker(self, tenant: str | None = None) -> Worker:
-        """The tenant's; that of the owner's first where nobody is named."""
+        """The tenant's; that of the owner's first where none is named."""
         return self.workers[tenant or self.owner.tenant]
 
     @property
@@ -219,7 +219,7 @@ class Sight:
         gone: Instances in use that stand no more, or stood on a GPU that was lost for a while, with whatever ran there.
         came: Where others have instances now, and had none,
         left: and where they have none any more.
-        blind: Seconds of which nobody can tell what stood, or their beginning.
+        blind: Seconds of which it is unknown what stood, or their beginning.
     """
 
     gone: tuple[Live, ...] = ()
@@ -247,7 +247,7 @@ class Applier:
         n_started: int = 0,
         joint_servings: JointServings | None = None,
     ) -> None:
-        """Look at what stands: what is ours of it nobody uses yet. ``n_started`` instances were started before.
+        """Look at what stands: what is ours of it is not in use yet. ``n_started`` instances were started before.
 
         ``joint_servings`` are how pools are served, where there may be some.
 
@@ -288,7 +288,7 @@ class Applier:
 
     @property
     def layout(self) -> OwnedLayout[Owner]:
-        """Who holds what now."""
+        """Which owner holds what now."""
         return OwnedLayout.of((placement, live.owner) for placement, live in self._live.items())
 
     @property
@@ -298,7 +298,7 @@ class Applier:
 
     @property
     def has_idle(self) -> bool:
-        """Whether instances of ours stand that nobody uses."""
+        """Whether instances of ours stand that are not in use."""
         return bool(self._idle)
 
     @property
@@ -449,7 +449,7 @@ class Applier:
         if doing.undone:
             missing = {item.placement for item in doing.undone} & doing.coming
             self._refused |= {item for item in missing if not any(map(item.overlaps, self._live))}
-            self._must_look, self._next_look_s, self._believed_until_s = True, -NEVER_S, -NEVER_S  # who is in the way?
+            self._must_look, self._next_look_s, self._believed_until_s = True, -NEVER_S, -NEVER_S  # what is in the way?
         return outcome
 
     def so_far_of_change_with(self, live: Live) -> ChangeOutcome | None:
@@ -497,7 +497,7 @@ class Applier:
         return self._submitted(partial(self._made, call))
 
     def _submitted(self, call: Callable[[], T]) -> Future[T]:
-        """Have the driver called on its thread; who waits on the clock is woken when that is over."""
+        """Have the driver called on its thread; the thread that waits on the clock is woken when that is over."""
         begun = self._calls.submit(call)
         begun.add_done_callback(lambda _: self._clock.wake())
         return begun
@@ -549,7 +549,7 @@ class Applier:
         return self._told(looked.standing, silence)
 
     def _told(self, standing: Sequence[GpuInstance], silence: Blind | None) -> Sight | None:
-        """What is other than it was, by what stands; and of which seconds nobody can tell."""
+        """What is other than it was, by what stands; and of which seconds that is unknown."""
         self._must_look = False
         if self._watch.is_blind:
             self.reset_failures()
@@ -596,7 +596,7 @@ class Applier:
         return Sight(gone, came, left) if gone or came or left else None
 
     def doubt(self, instance: GpuInstance) -> None:
-        """Say that an instance of ours, with all that served in it, was gone, and nobody knows since when."""
+        """Say that an instance of ours, with all that served in it, was gone, and it is unknown since when."""
         self._watch.doubt(f"{instance.placement} {_GONE}")
 
     def close(self) -> None:
@@ -697,7 +697,7 @@ class Applier:
     def _pass_on(self, live: Live, owner: Owner, busy_until_s: Mapping[str, float], doing: _Doing) -> None:
         """Let the instance be its new owner's: shared workers serve on, those that leave stop, missing ones start.
 
-        What is in service there ends first, whoever began it.
+        What is in service there ends first, whichever worker began it.
         """
         now_s = self._clock.now_s
         busy_s = _busy_s(live, busy_until_s, now_s)
@@ -763,7 +763,7 @@ class Applier:
         return [(worker, failure) for worker, failure in ended if failure is not None]
 
     def leave_idle(self, instance: GpuInstance) -> None:
-        """Nobody uses the instance, and it would not go; the next change will try again, or use it."""
+        """The instance is not in use, and would not go; the next change will try again, or use it."""
         self._idle[instance.placement] = instance
         self._stuck.add(instance.placement)
 
@@ -823,7 +823,7 @@ class _Doing(Users):
         return ChangeOutcome(self._change.planned_s, self.begin_s, *parts, self.undone or (), self.left_over)
 
     def left(self, instance: GpuInstance) -> None:
-        """Stop who was in it, and hand it on if it has an heir."""
+        """Stop the workers in it, and hand it on if it has an heir."""
         now_s = self._applier.now_s
         live, _ = self.closed.get(instance.placement, (None, 0.0))
         if live is not None:
@@ -840,7 +840,7 @@ class _Doing(Users):
             self.died.append(Died(started, name, worker.server_ids, failure.at_s, failure.reason))
 
     def gone(self, instance: GpuInstance) -> None:
-        """Nobody is in it any more."""
+        """No worker is in it any more."""
         self._end(instance.placement)
 
     def lost(self, instance: GpuInstance) -> None:
@@ -848,13 +848,13 @@ class _Doing(Users):
         self._applier.doubt(instance)
 
     def made(self, instance: GpuInstance) -> None:
-        """Give it to whom it was made for."""
+        """Give it to the owner that it was made for."""
         owner = self._change.layout.owner(instance.placement)
         if owner is not None:
             self._applier.hand(instance, owner, self.call_begin_s, self)
 
     def stuck(self, instance: GpuInstance) -> None:
-        """Give it to whom had it, to serve there; else nobody uses it."""
+        """Give it to the owner that had it, to serve there; else it is not in use."""
         live = self._end(instance.placement)
         owner = None if live is None else replace(live.owner, task=Task.INFERENCE)
         if owner is not None and instance.is_whole and self._applier.may_serve(owner, instance.placement):
@@ -863,7 +863,7 @@ class _Doing(Users):
             self._applier.leave_idle(instance)
 
     def _end(self, placement: Placement) -> Live | None:
-        """Note that who was there has stopped, if anybody was."""
+        """Note that the owner that was there has stopped, if one was."""
         live, drained_s = self.closed.pop(placement, (None, 0.0))
         if live is not None:
             end = Stopped(live.instance_id, placement, live.owner, self.begin_s, drained_s, self._applier.now_s)
@@ -872,7 +872,7 @@ class _Doing(Users):
 
 
 def _sight(blind: Blind | None, sight: Sight | None = None) -> Sight | None:
-    """The sight with what nobody can tell; ``None`` where there is neither."""
+    """The sight with the blind seconds; ``None`` where there is neither."""
     return sight if blind is None else replace(sight or Sight(), blind=blind)
 
 
@@ -909,7 +909,7 @@ class _DriverThread(Executor):
 
 
 class _Inline(Executor):
-    """Makes each call at once, on the caller's thread: for clocks that stand still while nobody waits on them."""
+    """Makes each call at once, on the caller's thread: for clocks that stand still while nothing waits on them."""
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """What the call gave; what it raises is raised here, but for errors of the GPU."""

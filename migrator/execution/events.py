@@ -281,7 +281,7 @@ def _promise(course: Course, step_s: float) -> records.Promise:
 
 
 def _queue(state: QueueState) -> records.Queue:
-    """Who waits, until when servers are busy, and how many batches there were: what a resumed run begins with."""
+    """How many wait, until when servers are busy, and how many batches there were: what a resumed run begins with."""
     waiting = state.queues.values()
     return records.Queue(
         waiting=sum(map(len, waiting)) if waiting else state.tail - state.head,
@@ -406,7 +406,7 @@ def outcome(window: int, intent_n: int, call: Call, made: Made) -> records.Outco
 
 
 def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> records.Change:
-    """One change of the layout: who stopped, who got an instance, and who holds what afterwards."""
+    """One change of the layout: which owners stopped, which got an instance, and which hold what afterwards."""
     return records.Change(
         window=window,
         planned_s=_moment(outcome.planned_s),
@@ -432,7 +432,7 @@ def _started(item: Started) -> records.Started:
 
 
 def _named(owner: Owner) -> records.Holder:
-    """Who holds an instance: a tenant, or the members of a pool."""
+    """The holder of an instance: a tenant, or the members of a pool."""
     return owner.members if owner.others else owner.tenant
 
 
@@ -450,7 +450,7 @@ def others(
 
 
 def blind(window: int, seen: Blind) -> records.Blind:
-    """Nobody can tell what stood since then, up to when the driver said so again: ``None`` while it does not."""
+    """It is unknown what stood since then, up to when the driver said so again: ``None`` while it does not."""
     to_s = None if seen.to_s is None else _moment(seen.to_s)
     return records.Blind(window=window, from_s=_moment(seen.from_s), to_s=to_s, reason=seen.reason)
 

@@ -98,7 +98,7 @@ class Foresight:
 
     Attributes:
         name: As logs and reports call it.
-        failures: Of the forecaster, oldest first; whoever tells them takes them away.
+        failures: Of the forecaster, oldest first; the code that tells them takes them away.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ def _require_usable(forecast: Forecast, n_steps: int, n_tenants: int) -> None:
 
 
 def _within(limit_s: float, call: Callable[[], Forecast]) -> Forecast:
-    """What the call gives, if it does in time; a call that does not come to an end keeps nobody.
+    """What the call gives, if it does in time; a call that does not come to an end holds nothing up.
 
     Raises:
         TimeoutError: It is not over within ``limit_s`` wall seconds.

@@ -161,7 +161,7 @@ class Instances:
 
     @property
     def layout(self) -> OwnedLayout[Owner]:
-        """Who holds which instance."""
+        """Which owner holds which instance."""
         return self._applier.layout
 
     @property
@@ -361,7 +361,7 @@ class Instances:
 
     @property
     def _unavailable(self) -> tuple[Unavailable, ...]:
-        """Memory slices that others hold, or that ours will not let go, for as long as anybody knows."""
+        """Memory slices that others hold, or that ours will not let go, for as long as is known."""
         mask = 0
         for placement in self._applier.taken:
             mask |= placement.memory_mask
@@ -446,7 +446,7 @@ class Instances:
             note(events.not_revised(revised, asked.reason, request.asked_s))
             newer, self._again_s = [asked.reason, *newer], self._queues.now_s + AGAIN_S
             self._applier.reset_failures()
-            if self._applier.has_idle:  # perhaps what nobody uses goes now; a plan may find room then
+            if self._applier.has_idle:  # perhaps what is not in use goes now; a plan may find room then
                 self._due.appendleft(Change(self._applier.now_s, self._applier.layout, ()))
                 self._look_ahead()
         self._reasons = newer

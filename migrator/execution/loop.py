@@ -58,7 +58,7 @@ class View:
         """The rest of a window was planned anew; or there is no plan for it, and what stands stays."""
 
     def blind(self, seen: Blind) -> None:
-        """Nobody can tell what stands, or stood in these seconds, as the driver does not answer, or did not."""
+        """It is unknown what stands, or stood in these seconds, as the driver does not answer, or did not."""
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
         """Requests are served up to ``now_s``; ``totals`` of the run so far, and who holds which instance."""
@@ -74,7 +74,7 @@ class Loop:
         """Plan the first window.
 
         Raises:
-            ConfigError: The policy, or the config's forecast, needs arrivals before they come, and nobody knows them.
+            ConfigError: The policy, or the config's forecast, needs arrivals before they come, and they are unknown.
             InfeasibleError: The first window has no plan, so there is no layout to keep.
             PlannerError: The policy cannot answer.
             GpuError: The driver does not say what stands.

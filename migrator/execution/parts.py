@@ -36,7 +36,7 @@ class Joining:
 
     Attributes:
         window: The window.
-        void: Windows of which nobody knows what became: the one that was torn, and those that are left out.
+        void: Windows of which it is unknown what became: the one that was torn, and those that are left out.
         trained: What was learned before, in order.
         n_started: How many instances were started before.
     """
@@ -69,7 +69,7 @@ class Parts:
 
     Attributes:
         traffic: What arrives.
-        policy: Who decides.
+        policy: What decides.
         sharing: What its answers become on the GPU.
         clock: The run's time; it may be ahead of the requests, while the driver works.
         queues: How requests stand.

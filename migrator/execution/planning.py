@@ -146,7 +146,7 @@ def plan_window(
     ahead = forecast_from(forecast, plan_from_step)
     chosen_s = working_s() - begun_s
     plan = _answer(setting, opening, problem, how, ahead, pools=pools)
-    plan = replace(plan, solve_s=plan.solve_s + chosen_s) if judged else plan  # who shares is a part of the plan
+    plan = replace(plan, solve_s=plan.solve_s + chosen_s) if judged else plan  # the pools are a part of the plan
     planned = _checked(problem, plan, opening.window, plan_from_step, forecast)
     return replace(planned, pools=pools, judged=judged)
 
@@ -493,7 +493,7 @@ def none_found(plan: MigPlan) -> str:
 def _fixed_layout(problem: Problem) -> tuple[Lifetime, ...]:
     """One layout for the whole of a ``physical`` window in which nothing stands yet: engine ``static``'s.
 
-    No retraining runs beside it. Empty where the tenants do not fit, and in ``paper``, whose plans nobody carries out.
+    No retraining runs beside it. Empty where the tenants do not fit, and in ``paper``, whose plans are not carried out.
     """
     tenants = tuple(replace(tenant, retraining_required=False) for tenant in problem.tenants)
     return tuple(item for item in solve(replace(problem, tenants=tenants), "static").lifetimes if item.is_inference)

@@ -1,8 +1,8 @@
 """A real GPU under a run: its instances are real, whether workers and requests are simulated or those of a live run.
 
 Here, and nowhere else, a run is put on one; :mod:`migrator.execution.live.opening` brings the parts of a live run.
-Whoever runs it holds the GPU's journal, so that it is the only controller. At the end all that is ours is taken away.
-After a crash, the next run or ``migrator gpu`` command finds it in the journal.
+The process that runs it holds the GPU's journal, so that it is the only controller. At the end all that is ours is
+taken away. After a crash, the next run or ``migrator gpu`` command finds it in the journal.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def real_gpu(
 ) -> Iterator[RealGpu]:
     """The GPU that a config asks for, with the journal in folder ``state``; ``adopt`` takes over what others made.
 
-    With ``dry_run`` it may be looked at only: nothing is written, and nobody is kept away.
+    With ``dry_run`` it may be looked at only: nothing is written, and no other controller is kept away.
 
     Raises:
         NoGpuError: It is not there, or another card than the config is about; ``origin`` names the config.
@@ -190,7 +190,7 @@ def real_parts(
 def joining(stands: ReadLog, setting: Setting) -> Joining:
     """Where the run whose log ``stands`` is joined again: the first window that all instances can be ready for.
 
-    The run's clock stands still while nobody runs it.
+    The run's clock stands still while no process runs it.
     """
     window_s = setting.config.window_s
     joined = max((joined.window for joined in stands.of(Resumed)), default=0)

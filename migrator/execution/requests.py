@@ -23,7 +23,7 @@ class Queues(Protocol):
     """Every tenant's queue."""
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
-        """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
 
     @property
     def states(self) -> Sequence[QueueState]:
@@ -120,7 +120,7 @@ class SimulatedQueues:
         self._taken: list[_Turns] = []
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
-        """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
         self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
 
     @property
@@ -237,7 +237,7 @@ def connected(tenants: Sequence[str], lanes: Sequence[Lane]) -> list[tuple[int, 
 class SettledWindow:
     """A window of which every request is resolved, with one tally a tenant.
 
-    ``blind`` are its seconds, half-open, of which nobody can tell what stood: nothing is counted in them.
+    ``blind`` are its seconds, half-open, of which it is unknown what stood: nothing is counted in them.
     """
 
     window: int
@@ -304,7 +304,7 @@ class Ledger:
             self._waiting[index] = waiting.where(~is_over)
 
     def blind(self, from_s: float, to_s: float) -> None:
-        """Leave out the requests of all seconds of which nobody can tell what stood, or who answered."""
+        """Leave out the requests of all seconds of which it is unknown what stood, or what answered."""
         self._blind.append((math.floor(from_s - self._longest_s), math.ceil(to_s)))
 
     def knows(self, until_s: float) -> bool:

@@ -210,7 +210,7 @@ class Sharing(Protocol):
 
     Attributes:
         kind: ``instances``, ``shares`` or ``turns``.
-        layout: Who holds which instance; ``None`` without instances.
+        layout: Which owner holds which instance; ``None`` without instances.
         promised: By tenant whose retraining is to end in the running window, in which way; ``None`` where no window is
             planned ahead.
     """
@@ -221,7 +221,7 @@ class Sharing(Protocol):
 
     @property
     def layout(self) -> OwnedLayout[Owner] | None:
-        """Who holds which instance."""
+        """Which owner holds which instance."""
 
     @property
     def promised(self) -> Mapping[str, str] | None:
@@ -237,7 +237,7 @@ class Sharing(Protocol):
     def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead | None:
         """Begin to plan a window that has not begun, from what is promised for its start; ``None`` if that cannot be.
 
-        Whoever asked for it asks for no plan that there may be until then.
+        The caller that asked for it asks for no plan that there may be until then.
         """
 
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:

@@ -49,7 +49,7 @@ ReadyAt = Callable[[Placement, Owner, float], float | None]
 class SimWorkers:
     """Workers that are not there: each takes its model's documented time to start, with jitter if there is any.
 
-    On a simulated GPU each holds its instance; on a real one nobody is really there. Draws depend on (seed, window,
+    On a simulated GPU each holds its instance; on a real one no process is really there. Draws depend on (seed, window,
     placement, number of the start there in that window) alone. So a run that is resumed at a window's start draws the
     same times.
     """

@@ -1,4 +1,4 @@
-"""What is known of a GPU whose driver may fall silent: up to when all stood, and of which seconds nobody can tell.
+"""What is known of a GPU whose driver may fall silent: up to when all stood, and of which seconds it is unknown.
 
 The driver is asked every second whether it answers and whether anything has changed, and what stands is read anew every
 few seconds. A reading that finds the same UUIDs proves that these instances stood since the one before: until then
@@ -18,7 +18,7 @@ class NoAnswerError(PermanentGpuError):
     """The GPU has not answered for as long as a run waits for it, or its MIG mode is off, so that nothing stands.
 
     Attributes:
-        blind: The seconds up to now of which nobody can tell what stood.
+        blind: The seconds up to now of which it is unknown what stood.
     """
 
     def __init__(self, message: str, blind: Blind) -> None:
@@ -52,7 +52,7 @@ class Watch:
 
     @property
     def is_blind(self) -> bool:
-        """Whether nobody can tell what stands, as the driver did not answer."""
+        """Whether it is unknown what stands, as the driver did not answer."""
         return self._blind is not None
 
     def heard(self, asked_s: float) -> None:
@@ -65,7 +65,7 @@ class Watch:
         self._doubt = reason
 
     def read(self, asked_s: float, now_s: float, lost: str | None) -> Blind | None:
-        """What stands was read, as asked for then; the seconds up to now, if any, of which nobody can tell.
+        """What stands was read, as asked for then; the seconds up to now, if any, of which it is unknown.
 
         ``lost`` names what of ours stands no more. It is known to have stood when what stands was last read, whatever
         the driver has told since: not every loss has an event.

@@ -407,7 +407,7 @@ class _Swap:
 
     Attributes:
         swap_s: What each takes that is still to come.
-        server_ids: Who they are; ``None`` as long as it has not begun.
+        server_ids: Those of the workers; ``None`` as long as it has not begun.
     """
 
     swap_s: tuple[float, ...]
@@ -416,7 +416,7 @@ class _Swap:
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """The run goes on after it was cut off: what came before is nobody's."""
+    """The run goes on after it was cut off: what came before is in no queue any more."""
 
 
 _Happening = _Failure | _Swap | _Joined
@@ -491,7 +491,7 @@ class _Replay:
         server_ids = tuple(serving) if swap.server_ids is None else swap.server_ids
         left = [server_id for server_id in server_ids if server_id in serving]
         if not left or not swap.swap_s:
-            return  # who loads the weights as he starts is not awaited
+            return  # a worker that loads the weights as it starts is not awaited
         place = serving[left[0]]
         begin_s = max(at_s, self._state.busy_until.get(left[0], at_s))
         end_s = begin_s + swap.swap_s[0]

@@ -149,7 +149,7 @@ def waits_for_others(log: ReadLog, known: Mapping[str, SecondAccounts]) -> dict[
 
     They are those beyond what its instances could have answered in the time that the others' turns left, and no more.
     ``known`` are the log's :func:`accounts`. Empty where the log does not say what others had: in a live run, and where
-    nobody shares.
+    no tenants share.
     """
     if not any(counts.others_share for closing in log.settled.values() for counts in closing.tenants.values()):
         return {}

@@ -38,7 +38,7 @@ class Instance:
         end_s: No batch begins from here on; infinite while it lives.
         gone_s: Its slices are free; infinite while it lives.
         ready: The first ``ready`` record; ``None`` if its worker never was.
-        members: All who share it; the tenant alone where nobody does.
+        members: All tenants that share it; the tenant alone where none do.
     """
 
     name: str
@@ -258,7 +258,7 @@ def with_overhead_of_run(problem: Problem, folder: Path) -> tuple[Problem, Measu
     measured = measured_overhead(read_log(folder))
     own = {name: value for name, value in measured.last_s.items() if name in problem.tenant_names}
     if not own:
-        known = ", ".join(measured.last_s) or "nobody"
+        known = ", ".join(measured.last_s) or "no tenant"
         names = ", ".join(problem.tenant_names)
         raise LogError(f"{folder}: no change gave a new instance to {names}; the run's changes gave some to {known}")
     return with_measured_overhead(problem, own), measured

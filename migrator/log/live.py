@@ -54,9 +54,9 @@ class LiveFacts:
     Attributes:
         learned: By window, then in the tenants' order; settled windows only.
         requests: By tenant how many the generator has ``sent``, and by status what it heard of them; ``dispatcher``:
-            its own counts, of everybody's requests. Empty where the run has not ended.
+            its own counts, of all clients' requests. Empty where the run has not ended.
         sent_late_s: How late the generator itself sent: median, 99th percentile, worst; ``None`` likewise.
-        stolen_share: Of the machine's CPU time, what it was refused; ``None`` where nobody says.
+        stolen_share: Of the machine's CPU time, what it was refused; ``None`` where the system does not say.
         others_share: Of that time, what processes of others took; likewise.
         from_window: Where the run was joined last after a crash; requests, lateness and what was refused are from there
             on. 0 where it was not.
@@ -85,7 +85,7 @@ class LiveFacts:
 
     @property
     def unaccounted(self) -> int:
-        """Requests that were sent, and of which nobody knows what became."""
+        """Requests that were sent, and of which it is unknown what became."""
         return self.total("sent") - sum(map(self.total, BECAME))
 
     @property

@@ -26,7 +26,7 @@ Sharing = Annotated[str, Meta(pattern="^(instances|shares|turns)$")]
 Task = Annotated[str, Meta(pattern="^(inference|retraining)$")]
 Per = Annotated[str, Meta(pattern="^(window|step)$")]
 Holder = str | tuple[str, ...]
-"""Who holds an instance: a tenant, or the members of a pool."""
+"""The holder of an instance: a tenant, or the members of a pool."""
 Json = dict[str, Any]
 """A part of a problem or plan file, whose own reader checks it where it is used."""
 
@@ -151,7 +151,7 @@ class DriverFaults(Part, frozen=True, kw_only=True):
 
 
 class OthersInstance(Part, frozen=True, kw_only=True):
-    """An instance that somebody else has on the simulated GPU; as in ``simulation.others`` of the config."""
+    """An instance that others have on the simulated GPU; as in ``simulation.others`` of the config."""
 
     placement: str
     from_s: Number | None
@@ -313,7 +313,7 @@ class Forecast(Part, frozen=True, kw_only=True):
     """What the window's arrivals are taken to be."""
 
     method: str
-    """The forecaster, who weighs most in it, and what was missing."""
+    """The forecaster, which expert weighs most in it, and what was missing."""
     low_level: Share
     high_level: Share
     tenants: dict[str, TenantForecast]
@@ -411,7 +411,7 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     """When its plan was begun, where that was before the window: from what was known then, and from what was expected
     of the window's start, of the models' accuracies and of what retrainings bring."""
     pools: tuple[Pool, ...] = ()
-    """Only where tenants share instances; who is in none has its own."""
+    """Only where tenants share instances; a tenant that is in none has its own."""
 
 
 class MeasuredModel(Part, frozen=True, kw_only=True):
@@ -613,19 +613,19 @@ class Change(InWindow, frozen=True, kw_only=True, tag="change"):
     stopped: tuple[Stopped, ...]
     started: tuple[Started, ...]
     layout: tuple[tuple[str, Holder, Task], ...]
-    """Who holds what afterwards: `[placement, tenant, task]`."""
+    """Which instance each holder has afterwards: `[placement, tenant, task]`."""
     undone: tuple[str, ...] = ()
     """What is missing or would not go in spite of all attempts, and why."""
     passed: tuple[Started, ...] = ()
-    """Instances that go on under other holders, at least one of whom served in it before: who left stops at once,
-    who came starts. Also where a pool's member starts again that was given up."""
+    """Instances that go on under other holders, at least one of which served in it before: those that left stop at
+    once, those that came start. Also where a pool's member starts again that was given up."""
 
 
 class Others(InWindow, frozen=True, kw_only=True, tag="others"):
     """Others have done something to the GPU."""
 
     gone: tuple[str, ...]
-    """Instances in use that somebody else has destroyed."""
+    """Instances in use that others have destroyed."""
     came: tuple[str, ...]
     """Placements where others have instances now, and had none."""
     left: tuple[str, ...]
@@ -746,7 +746,7 @@ class Counts(Part, frozen=True, kw_only=True):
     changing: list[Number] = []
     """The same, by what was starting or stopping."""
     others_share: list[Number] = []
-    """Only of who shared instances: which part of these others had in each second."""
+    """Only of tenants that shared instances: which part of these others had in each second."""
 
 
 class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished"):

@@ -97,7 +97,7 @@ class WindowReport:
     what the plan expects the models to be worth beyond the window, in requests; ``model_ages`` says by tenant how many
     windows old the data was, as the window began, that the model had learned last: 1 where each retraining is done in
     its window. ``gap`` is what the plan claims, ``proven_gap`` what its certificate proves. ``blind_s`` are the seconds
-    that are in no figure, as nobody can tell what stood.
+    that are in no figure, as it is unknown what stood.
     """
 
     window: int
@@ -138,7 +138,7 @@ class Report:
         replans: How often the rest of a window was planned anew; ``None`` where the run did not ask for that.
         stayed: How often a layout that stays took the place of a plan that might lose much by bursts.
         failed_forecasts: Where the forecaster gave nothing that could be used, a sentence each.
-        blind: Where nobody can tell what stood on the GPU.
+        blind: Where it is unknown what stood on the GPU.
         reason: Why the run was ended before its time, if not by whoever runs it.
         live: What really was answered and learned; ``None`` where requests were simulated.
     """

@@ -69,7 +69,7 @@ class RunLog:
             raise RunFolderError(f"{folder} cannot be created: {error.strerror or error}") from None
         self._open(folder)
         try:
-            require_unbegun(folder)  # now nobody else can begin one in it
+            require_unbegun(folder)  # now no other process can begin one in it
         except RunFolderError:
             self.close()
             raise
@@ -82,7 +82,7 @@ class RunLog:
             _sync_folders(folder.absolute(), stands)
 
     def _open(self, folder: Path) -> None:
-        """Open the folder's log, which nobody else writes, at its beginning.
+        """Open the folder's log, which no other process writes, at its beginning.
 
         Raises:
             RunFolderError: Another process writes it.

@@ -1,4 +1,4 @@
-"""A run over time, from its log alone: who held what, what came and was answered, and how right each model was."""
+"""A run over time, from its log alone: what each held, what came and was answered, and how right each model was."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ or others hold them."""
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What somebody held, and for what, in one span of time.
+    """What a tenant or others held, and for what, in one span of time.
 
     Attributes:
-        first_row: Of the GPU's memory slices, which who shares an instance has in equal parts; of its twentieths where
-            tenants have shares.
+        first_row: Of the GPU's memory slices, which those that share an instance have in equal parts; of its twentieths
+            where tenants have shares.
         end_row: Behind the last one.
         begin_s: In seconds of the run.
         end_s: Not before ``begin_s``.
@@ -107,7 +107,7 @@ def n_seconds(log: ReadLog) -> int:
 
 
 def held(log: ReadLog) -> list[Held]:
-    """Who held what, clipped to the run; nothing where tenants take turns on the whole GPU."""
+    """What each holder held, clipped to the run; nothing where tenants take turns on the whole GPU."""
     end_s = float(n_seconds(log))
     match log.header.sharing:
         case "instances":
@@ -164,7 +164,7 @@ def _of_others(log: ReadLog, end_s: float) -> Iterator[Held]:
     since_s: dict[str, float] = {}
     last_s = 0.0
     for entry in log.entries:
-        if isinstance(entry.record, records.Resumed):  # nobody knows what they did meanwhile; who stays is seen anew
+        if isinstance(entry.record, records.Resumed):  # what they did since is unknown; those that stay are seen anew
             for name, from_s in since_s.items():
                 yield _others(gpu.placement(name), from_s, last_s)
             since_s = {}

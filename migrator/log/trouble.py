@@ -81,7 +81,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """Seconds of which nobody can tell what stood on the GPU.
+    """Seconds of which it is unknown what stood on the GPU.
 
     Attributes:
         from_s: The last moment of which it is known.

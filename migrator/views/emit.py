@@ -42,7 +42,7 @@ class Emitted:
 
     @property
     def before(self) -> OwnedLayout[Owner]:
-        """Who holds what when the plan begins."""
+        """What each owner holds when the plan begins."""
         initial = self.problem.physical_initial
         if initial is None:
             return OwnedLayout()

@@ -88,7 +88,7 @@ class RunView(View):
                 self._print(line, style="dim")
 
     def blind(self, seen: Blind) -> None:
-        """Print that the driver does not answer, or of which seconds nobody can tell what stood."""
+        """Print that the driver does not answer, or of which seconds it is unknown what stood."""
         self._print(f"[bold red]blind[/]: {escape(str(seen))}")
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:

@@ -257,9 +257,9 @@ def _figure(value: float | None) -> str:
 
 
 def _print_blind(report: Report, console: Console) -> None:
-    """Print of which seconds nobody can tell what stood, and that they are in no figure."""
+    """Print of which seconds it is unknown what stood, and that they are in no figure."""
     if report.blind_s:
-        console.print(f"[bold red]blind[/]: {report.blind_s} s are in no figure, as nobody can tell what stood then")
+        console.print(f"[bold red]blind[/]: {report.blind_s} s are in no figure, as it is unknown what stood then")
     for seen in report.blind:
         console.print(f"  {escape(str(seen))}")
 

@@ -77,7 +77,7 @@ class LiveQueues:
         self._coming: NDArray[np.void] = np.empty(0, _RECORD)
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
-        """Begin at a later second; ``requests`` arrived before it, and are nobody's."""
+        """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
         self._first = np.array([len(own) for own in requests])
         self._known = [_Known(len(own)) for own in requests]
         self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
@@ -116,7 +116,7 @@ class LiveQueues:
         return found
 
     def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:  # noqa: ARG002 - as the simulation's
-        """Nothing: of real turns nobody says how long they took."""
+        """Nothing: it is unknown how long real turns took."""
         return {}
 
     def _fresh(self, requests: Sequence[Requests]) -> NDArray[np.void]:
@@ -136,7 +136,7 @@ class LiveQueues:
         """As far as known. After the last deadline, what is still open is told as in service: the loop waits for it."""
         if head >= tail or until_s < self._end_s:
             return QueueState(head=head, tail=tail, now_s=until_s)
-        if until_s > self._end_s + 4 * GRACE_S:  # nobody is left to say: they stay without a fate, as the report tells
+        if until_s > self._end_s + 4 * GRACE_S:  # no process can say: they stay without a fate, as the report tells
             return QueueState(head=tail, tail=tail, now_s=until_s)
         if until_s > self._end_s + GRACE_S:
             self._site.drop_rest()
@@ -408,7 +408,7 @@ def _totals(site: Site, tenant: str) -> dict[str, int]:
 
 
 class _Machine:
-    """Who had the CPU time of the cores that this process may use."""
+    """What had the CPU time of the cores that this process may use."""
 
     def begin(self) -> None:
         """Count from now on."""
@@ -416,7 +416,7 @@ class _Machine:
 
     @property
     def shares(self) -> tuple[float, float] | None:
-        """Of all CPU time since, what whoever runs a virtual machine refused, and what processes of others took.
+        """Of all CPU time since, what the host of a virtual machine refused, and what processes of others took.
 
         0 to 1 each; ``None`` where the system does not say.
         """

@@ -61,10 +61,10 @@ Received = Changed | Hung | Loaded | NotDone | Heartbeat | Event
 
 
 class LiveClock(WallClock):
-    """The machine's clock, whose zero the processes of a run share; whoever waits on it can be woken by a file.
+    """The machine's clock, whose zero the processes of a run share; a thread that waits on it can be woken by a file.
 
     Attributes:
-        woken: A file that can be read once somebody has woken the clock.
+        woken: A file that can be read once the clock was woken.
     """
 
     def __init__(self, start_s: float) -> None:
@@ -83,7 +83,7 @@ class LiveClock(WallClock):
             os.write(self._waker, b"!")
 
     def heed(self) -> bool:
-        """Whether somebody has woken the clock since this was last asked."""
+        """Whether the clock was woken since this was last asked."""
         try:
             return bool(os.read(self.woken, 4096))
         except BlockingIOError:
@@ -212,7 +212,7 @@ class Site:
             self._later += self._fresh(min(1.0, max(0.0, asking.until_s - monotonic())))
             was_woken |= self._clock is not None and self._clock.heed()
         if was_woken and self._clock is not None:
-            self._clock.wake()  # who waits next is to know
+            self._clock.wake()  # the thread that waits next is to know
         return found
 
     def answered(self, asking: Asking) -> list[Found | str] | None:
@@ -268,7 +268,7 @@ class Site:
     def received(self, until_s: float) -> list[Received]:
         """What has happened, in the order in which it was told; waits for something until the clock shows ``until_s``.
 
-        It is back earlier, with nothing, once somebody has woken the clock.
+        It is back earlier, with nothing, once the clock was woken.
 
         Raises:
             LiveError: The warm process, the dispatcher, the generator or the front door is gone.
@@ -384,7 +384,7 @@ class Site:
                 case Changed() | Hung() | Loaded() | NotDone() | Heartbeat():
                     found.append(message)
                 case Beat():
-                    if self._door_setup is not None:  # the dispatcher is there, and so somebody to ask
+                    if self._door_setup is not None:  # the dispatcher is there, and can be asked
                         self._door = self._start("workloads.live.front_door", self._door_setup)
                         self._door_setup = None
                         assert self._door.stdout is not None

@@ -112,7 +112,7 @@ class _Swap:
     Attributes:
         group: That of the retraining.
         served: The new weights.
-        before: Those that stay if nobody can load the new ones.
+        before: Those that stay if no worker can load the new ones.
         at_s: When the retraining had them, in seconds of the run.
         loading: The worker whose turn it is.
         swap_s: What each worker's swap took, in seconds.
@@ -196,7 +196,7 @@ class LiveWorkers:
         return next((happening for happening in unheard if isinstance(happening, Failed)), None)
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
-        """What comes first, until ``until_s`` at the latest, or until somebody wakes the clock."""
+        """What comes first, until ``until_s`` at the latest, or until the clock is woken."""
         self._take(self._site.received(-math.inf))
         while not self._news and self._clock.now_s < until_s:
             received = self._site.received(until_s)
@@ -304,7 +304,7 @@ class LiveWorkers:
                 case Forked():
                     self._forked(one)
                 case Warm() | NotDone():
-                    pass  # nobody waits for the one; the other is of an order to a process that is gone by now
+                    pass  # nothing waits for the one; the other is of an order to a process that is gone by now
                 case _:
                     assert_never(one)
         self._swap_on()
@@ -483,7 +483,7 @@ class LiveWorkers:
             swap.swap_s.append(loaded.swap_s)
         elif swap.swap_s:
             self._fail(group, self._clock.now_s, f"cannot load its weights: {loaded.error}")
-        else:  # nobody has them: the old ones stay
+        else:  # no worker has them: the old ones stay
             self._swaps.remove(swap)
             self._serve(group.tenant, swap.before)
             failure = _failure(swap, f"cannot be loaded: {loaded.error}")
