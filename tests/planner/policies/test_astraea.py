@@ -77,18 +77,17 @@ def test_inference_comes_first_and_retrainings_have_the_rest(moment: Moment, flo
     policy = Astraea(floor=floor)
     shares = policy.shares(moment)
     training = [tenant for tenant in moment.tenants if tenant.is_to_retrain]
+    floors = sum(max(floor, one.least_training(moment.left_s)) for one in training)  # what is due may need more
     alone = replace(moment, tenants=tuple(replace(tenant, stage=Stage.NONE) for tenant in moment.tenants))
     for tenant, load_rps in zip(moment.tenants, moment.past_rps[-1].tolist(), strict=True):
         wanted_rps = policy.headroom * load_rps
         is_served = tenant.rate_rps[shares[tenant.inference]] >= wanted_rps
-        floors_left = sum(shares[one.retraining] for one in training) > sum(
-            max(floor, one.least_training(moment.left_s)) for one in training
-        )
+        floors_left = sum(shares[one.retraining] for one in training) > floors
         if floors_left and wanted_rps <= tenant.rate_rps[-1]:
             assert is_served  # who trains with more than the floors leaves nobody short
     if not training:
         assert shares == policy.shares(alone)
-    elif floor * len(training) <= QUANTA - len(moment.tenants):
+    elif floors <= QUANTA - len(moment.tenants):
         assert all(shares[one.retraining] >= floor for one in training)
 
 
