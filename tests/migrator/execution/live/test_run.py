@@ -289,7 +289,7 @@ def said_until(process: subprocess.Popen[str], what: str) -> list[str]:
 
 
 @pytest.mark.parametrize("pools", ["off", "[[turned, grown]]"])
-def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site, pools: str) -> None:
+def test_workers_and_trainers_may_be_killed_or_stopped_at_any_moment(site: Site, pools: str) -> None:
     process = site.run("--set", f"sharing.pools={pools}")
     site.until("change")
     killed: set[int] = set()
@@ -299,9 +299,10 @@ def test_workers_and_trainers_may_be_killed_at_any_moment(site: Site, pools: str
         while monotonic() < until_s and process.poll() is None and len(killed) < 8:
             workers = [pid for pid in descendants(zygote) if pid not in killed]
             if workers:  # the newest: it starts, is warm, serves or learns
+                blow = signal.SIGSTOP if len(killed) % 2 else signal.SIGKILL
                 killed.add(workers[-1])
                 with suppress(ProcessLookupError):
-                    os.kill(workers[-1], signal.SIGKILL)
+                    os.kill(workers[-1], blow)
             threading.Event().wait(WINDOW_S / 10)
         finished(process)
     assert len(killed) > 3
