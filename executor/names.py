@@ -31,3 +31,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     typed = name[:_LONGEST].casefold()
     alike = get_close_matches(typed, folded, n=1) or [other for other in folded if typed and other.startswith(typed)]
     return folded[alike[0]] if alike else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question whether :func:`nearest` was meant, to be put behind the name; empty where there is none."""
+    meant = nearest(name, known)
+    return f" (did you mean {meant}?)" if meant else ""

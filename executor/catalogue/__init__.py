@@ -14,7 +14,7 @@ from msgspec import toml
 from executor.cuts import DEFAULT_CARD, CpuCut, MpsCut
 from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.mig import GpuModel
-from executor.names import nearest, spelled_as
+from executor.names import did_you_mean, spelled_as
 
 _SUFFIX = ".toml"
 
@@ -43,8 +43,7 @@ def gpu_model(name: str) -> GpuModel:
     known = gpu_model_names()
     spelled = spelled_as(name, known)
     if spelled not in known:
-        meant = nearest(name, known)
-        hint = f" (did you mean {meant}?)" if meant else ""
+        hint = did_you_mean(name, known)
         raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; known: {', '.join(known)}")
     return _read(spelled)
 

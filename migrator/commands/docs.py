@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from executor.names import nearest
+from executor.names import did_you_mean
 from migrator.commands.options import with_examples
 from migrator.console import output
 from migrator.errors import MigratorError
@@ -33,8 +33,7 @@ def docs_command(
         return
     name = page.removeprefix("docs/").removesuffix(".md")
     if name not in known:
-        meant = nearest(name, known)
-        hint = f" (did you mean {meant}?)" if meant else ""
+        hint = did_you_mean(name, known)
         raise MigratorError(f"no page {page!r}{hint}; there are {', '.join(known)}")
     typer.echo(known[name].read_text("utf-8"), nl=False)
 

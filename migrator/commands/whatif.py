@@ -244,7 +244,7 @@ def _confirmed(found: Found, asked: _Asked, processes: Processes) -> Confirmed:
             for index, run in processes.each(run_of, seeded):
                 runs[index] = run
                 n_done += 1
-                status.update(f"simulating whole runs: {n_done} done; 10 to 20 are usual, 60 the most")
+                status.update(f"simulating whole runs: {n_done} done; 10 to 20 are usual")
             return [runs[index] for index in range(len(wanted))]
 
         def tell(trial: Trial) -> None:

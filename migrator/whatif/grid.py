@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import product
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -16,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
+from executor.names import did_you_mean
 from migrator.config import MOST_LOAD, Load, NonNegative, Positive, load_doubts
 from migrator.errors import GridError
 from planner.solve import PAPER, PHYSICAL, engine_names
@@ -194,9 +194,8 @@ def _read_variation(argument: str) -> Variation:
     name, equals, texts = argument.partition("=")
     tenant, _, key = name.strip().rpartition(".")
     if not equals or key not in _KEYS:
-        nearest = get_close_matches(key, _KEYS, n=1)
-        hint = f"; did you mean {nearest[0]}?" if nearest and equals else ""
-        raise GridError(f"--vary {shown(argument)}: KEY=V1,V2 is needed, KEY one of {', '.join(_KEYS)}{hint}")
+        hint = did_you_mean(key, _KEYS) if equals else ""
+        raise GridError(f"--vary {shown(argument)}{hint}: KEY=V1,V2 is needed, KEY one of {', '.join(_KEYS)}")
     if tenant and not _KEYS[key].of_tenant:
         of_tenants = ", ".join(name for name, entry in _KEYS.items() if entry.of_tenant)
         raise GridError(f"--vary {shown(name)}: {key} is no key of a single tenant; those are {of_tenants}")

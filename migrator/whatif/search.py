@@ -19,7 +19,7 @@ from typing import Literal
 
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel
-from executor.names import nearest
+from executor.names import did_you_mean
 from migrator.config import Config
 from migrator.errors import GridError
 from migrator.whatif.grid import Choice, Factor, choice_of, shown
@@ -286,8 +286,7 @@ def read_search(text: str, config: Config) -> Search:
     findable = _FINDABLE.get(key)
     is_plain = not tenant and not has_range
     if not colon or findable is None or direction != findable.direction or (key == "tenants" and not is_plain):
-        meant = nearest(f"{direction}:{key}", _NAMES)
-        hint = f" (did you mean {meant}?)" if meant else ""
+        hint = did_you_mean(f"{direction}:{key}", _NAMES)
         raise GridError(f"--find {shown(text)}{hint}: {_ALLOWED} can be found")
     if tenant and tenant not in (names := [entry.name for entry in config.tenants]):
         raise GridError(f"--find {shown(text)}: {shown(tenant)} is no tenant; those are {', '.join(names)}")

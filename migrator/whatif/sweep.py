@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from executor.names import did_you_mean
 from migrator.assumed import assumed_in, assumed_in_any
 from migrator.config import Config, validate_config
 from migrator.errors import ConfigError, ConfigSloError, GridError, InfeasibleError
@@ -103,9 +103,8 @@ def _check_tenants(grid: Grid, config: Config, origin: str) -> None:
     for variation in grid.variations:
         tenant = variation.choices[0].tenant
         if tenant is not None and tenant not in names:
-            nearest = get_close_matches(tenant, names, n=1)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            raise GridError(f"--vary {variation.name}: {origin} has the tenants {', '.join(names)}{hint}")
+            hint = did_you_mean(tenant, names)
+            raise GridError(f"--vary {variation.name}{hint}: {origin} has the tenants {', '.join(names)}")
 
 
 def _changed(resolved: Config, load_followers: frozenset[str], point: Point) -> _Entry:

@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from executor.errors import Refusal
 from executor.files import read_input
-from executor.names import nearest
+from executor.names import did_you_mean
 from planner.errors import PlannerError
 
 if TYPE_CHECKING:
@@ -202,8 +202,7 @@ def _nearest(model: type[StrictModel], location: tuple[str | int, ...]) -> str:
         owner = _mapping_in(get_type_hints(owner).get(str(part))) or owner
     found = owner.__dataclass_fields__ if is_dataclass(owner) else owner.model_fields
     known = [getattr(field, "alias", None) or name for name, field in found.items()]
-    meant = nearest(str(location[-1]), known)
-    hint = f" (did you mean {meant}?)" if meant else ""
+    hint = did_you_mean(str(location[-1]), known)
     return f"{hint}; known: {', '.join(known)}"
 
 

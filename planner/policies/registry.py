@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from executor.names import nearest, spelled_as
+from executor.names import did_you_mean, spelled_as
 from planner.errors import PolicyError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
@@ -71,7 +71,6 @@ def policy_of(named: str) -> Policy | SharePolicy | TurnPolicy:
     name = spelled_as(named, [*POLICIES, *VARIANTS])
     known = {**POLICIES, **VARIANTS}
     if name not in known:
-        meant = nearest(named, known)
-        hint = f" (did you mean {meant}?)" if meant else ""
+        hint = did_you_mean(named, known)
         raise PolicyError(f"policy {named!r}{hint}: known are {', '.join(known)}, or a file that ends in .py")
     return known[name]()

@@ -62,7 +62,7 @@ import numpy as np
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
 from executor.files import read_input
-from executor.names import nearest, spelled_as
+from executor.names import did_you_mean, spelled_as
 from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
@@ -226,8 +226,7 @@ class ServiceProfiles:
         """
         known = self.models(gpu)
         if model not in known:
-            meant = nearest(model, known)
-            hint = f" (did you mean {meant}?)" if meant else ""
+            hint = did_you_mean(model, known)
             raise ProfileTableError(
                 f"{self.name} has no service profiles for the model {model!r} on {gpu}{hint}; it has {', '.join(known)}"
             )

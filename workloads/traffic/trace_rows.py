@@ -14,12 +14,11 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from itertools import islice
 
 import numpy as np
 
-from executor.names import spelled_as
+from executor.names import did_you_mean, spelled_as
 from workloads.arrays import FloatArray
 from workloads.errors import TraceError
 
@@ -227,8 +226,7 @@ def place_of(name: str, series: Sequence[Sequence[str]], column: str | None) -> 
         raise TraceError(f"{name}: it has {len(series)} series; arrivals.column chooses one of {shown}")
     if fitting:
         raise TraceError(f"{name}: arrivals.column is {quoted(column)}, as {len(fitting)} series are called: {shown}")
-    nearest = get_close_matches(column, known, n=1)
-    hint = f" (did you mean {nearest[0]}?)" if nearest else ""
+    hint = did_you_mean(column, known)
     raise TraceError(f"{name}: arrivals.column is {quoted(column)}{hint}; its series: {shown or 'none'}")
 
 

@@ -302,7 +302,7 @@ def test_an_engine_answers_the_model_given_or_physical_where_it_can(vary: list[s
 
 
 BAD = [
-    (["vison.load=x1"], "--vary vison.load: small.yaml has the tenants vision, language; did you mean vision?"),
+    (["vison.load=x1"], "--vary vison.load (did you mean vision?): small.yaml has the tenants vision, language"),
     (["tenants=3"], "--vary tenants=3: the config has 2 tenants; 1 to 2 are allowed"),
     (["tenants=1", "language.load=x2"], "leaves no tenant language"),
     (["window=2"], "--vary window=2: the config has windows 0 to 1"),

@@ -35,10 +35,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def starts(site: Site, instance: str, model: str, weights: Path) -> None:
-    """A tenant's worker, in an instance that the others share."""
+def starts(site: Site, instance: str, model: str, weights: Path, *, shared: bool) -> None:
+    """A tenant's worker, in an instance of its own or one that the others share."""
     name, options = f"{instance}/{model}", benchmark(MODELS[model]).model_options
-    usual = site.worker_setup(name, "Echo", tenant=model, lane=instance)
+    usual = site.worker_setup(name, "Echo", tenant=model, lane=instance if shared else "")
     usual = replace(usual, model=model, options={**options, "weights": "random"}, weights=weights, version="v1")
     site.start("workloads.live.worker", as_text(replace(usual, sample_bytes=64)))
     becomes_serving(site, name)
@@ -68,7 +68,10 @@ def answers(address: str, model: str, samples: list[Any], changed: Event) -> lis
     return told
 
 
-def test_every_answer_is_that_of_the_model_alone_while_its_pool_comes_and_goes(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_every_answer_is_that_of_the_model_alone_while_workers_or_pools_come_and_go(
+    site: Site, tmp_path: Path, shared: bool
+) -> None:
     models, samples = {}, {}
     for number, (model, data) in enumerate(MODELS.items()):
         options, replay = benchmark(data).model_options, Replay(benchmark(data), 0, seed=number)
@@ -79,13 +82,13 @@ def test_every_answer_is_that_of_the_model_alone_while_its_pool_comes_and_goes(s
         samples[model] = [np.frombuffer(payload, np.uint8).reshape(1, 1, 8, 8) for payload in payloads]
     site.dispatcher(*MODELS)
     for model in MODELS:
-        starts(site, "a", model, tmp_path / f"{model}-v1")
+        starts(site, "a", model, tmp_path / f"{model}-v1", shared=shared)
     address, changed = opened(site), Event()
     with ThreadPoolExecutor(len(MODELS)) as pool:
         asking = {model: pool.submit(answers, address, model, samples[model], changed) for model in MODELS}
         try:
             for model in MODELS:
-                starts(site, "b", model, tmp_path / f"{model}-v1")
+                starts(site, "b", model, tmp_path / f"{model}-v1", shared=shared)
                 site.order(Drain(f"a/{model}"))
                 site.heard(Changed, lambda one, name=f"a/{model}": (one.worker, one.state) == (name, State.GONE))
                 site.order(Load(f"b/{model}", str(tmp_path / f"{model}-v2"), "v2"))
