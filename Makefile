@@ -46,7 +46,7 @@ $(STAMP): pyproject.toml constraints.txt
 # Of the paper's sixteen workloads at load 0.7, W16 has the median gain over the best fixed layout (docs/results.md: of
 # the two in the middle, the one whose service profiles were all measured).
 demo: $(STAMP)
-	@echo "W16 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (README.md)"
+	@echo "W16 of the MIGRator paper at load 0.7: of its sixteen workloads the one with the median gain (docs/start.md)"
 	@run=runs/w16; n=1; while [ -e $$run ]; do n=$$((n + 1)); run=runs/w16-$$n; done; \
 		$(BIN)/migrator run configs/w16.yaml --windows 4 --against static --out $$run --html $$run/run.html
 

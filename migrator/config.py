@@ -777,11 +777,4 @@ def config_yaml(config: Config, folder: Path | None = None) -> str:
     if folder is not None:
         begin = folder.resolve()
         config = _with_paths(config, lambda text: os.path.relpath(text, begin))
-    data = config.model_dump(mode="json")
-    # Runs without a model or a column have the same config, and log, as before there were any.
-    if data["forecast"]["model"] is None:
-        del data["forecast"]["model"]
-    for tenant in data["tenants"]:
-        if tenant["arrivals"]["column"] is None:
-            del tenant["arrivals"]["column"]
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
