@@ -34,9 +34,12 @@ from executor.errors import ExecutorError
 from executor.messages import Allowed, Count, MessageError, Moment, Seconds, packed
 from executor.processes import python_command, signal_at_end_of_parent
 
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
+ONE_THREAD = {
+    **dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+    ),
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow, which pandas imports, and scikit-learn pandas
+}
 """A process of several threads is not to be forked, and in a share of a core they only get in each other's way."""
 
 LIMIT_S = 5.0
@@ -68,6 +71,12 @@ class Warm(Message, frozen=True):
     pid: Count
     import_s: Mapping[str, Seconds]
     at_s: Moment
+
+
+class Cold(Message, frozen=True):
+    """The zygote cannot import what it was asked for, or not so that it can fork; it ends."""
+
+    reason: str
 
 
 class Forked(Message, frozen=True):
@@ -139,7 +148,7 @@ class Stop(Message, frozen=True):
 
 
 Event = Warm | Forked | Reached | Exited
-_EVENTS: Allowed[Event] = Allowed(Event)
+_EVENTS: Allowed[Event | Cold] = Allowed(Event | Cold)
 _REQUESTS: Allowed[Start | Stop] = Allowed(Start | Stop)
 
 
@@ -237,7 +246,7 @@ class Zygote:
         """What has happened since; waits until something has, or ``timeout_s`` have passed.
 
         Raises:
-            ZygoteError: The zygote is gone, and all its workers with it.
+            ZygoteError: The zygote is gone, and all its workers with it; or cannot import what it was asked for.
         """
         found: list[Event] = []
         while select.select([self._connection], [], [], 0.0 if found else timeout_s)[0]:
@@ -250,6 +259,8 @@ class Zygote:
                 event = _EVENTS.message(message)
             except MessageError as error:
                 raise ZygoteError(f"a worker, or the zygote, says what is none of its messages: {error}") from error
+            if isinstance(event, Cold):
+                raise ZygoteError(event.reason)
             if isinstance(event, Forked):
                 self.workers[event.worker] = event.pid
             elif isinstance(event, Exited):
@@ -295,7 +306,7 @@ class Zygote:
         code = self._process.returncode
         if code is None:
             return "it has closed the connection"
-        return f"killed by signal {-code}" if code < 0 else f"it ended with code {code}, and has said why"
+        return f"killed by signal {-code}" if code < 0 else f"it ended with code {code}"
 
 
 # What follows runs in the zygote and in its workers.
@@ -479,7 +490,8 @@ def main(descriptor: str, parent: str, *imports: str) -> int:
         try:
             import_s = {module: _imported_s(module) for module in imports}
         except ZygoteError as error:
-            print(error, file=sys.stderr)  # noqa: T201 - a process of its own; the controller's stderr is its
+            with suppress(BrokenPipeError):
+                connection.send(packed(Cold(str(error))))
             return 1
         gc.collect()
         gc.freeze()  # what is warm stays shared between the processes: no collection writes to it
@@ -500,8 +512,13 @@ def _imported_s(module: str) -> float:
     try:
         importlib.import_module(module)
     except Exception as error:
-        raise ZygoteError(f"the zygote cannot import {module}: {type(error).__name__}: {error}") from error
-    n_threads = len(list(Path("/proc/self/task").iterdir()))
-    if n_threads > 1:
-        raise ZygoteError(f"the zygote has {n_threads} threads after it imported {module}, so that it cannot fork")
+        said = f"{type(error).__name__}: {error}"[:1000]
+        raise ZygoteError(f"the warm process cannot import {module}: {said}") from error
+    tasks = Path("/proc/self/task")
+    threads = [(task / "comm").read_text().strip() for task in tasks.iterdir() if int(task.name) != os.getpid()]
+    if threads:
+        raise ZygoteError(
+            f"the warm process cannot fork workers: a library that {module} imports has started a thread or more, "
+            f"called {', '.join(threads)[:1000]}; set what keeps it from that, or leave it out"
+        )
     return time.monotonic() - begin_s

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from executor.compiled import listen
+from executor.errors import ExecutorError
 from migrator import __version__
 from migrator.commands.options import LONGEST_NAME
 from migrator.commands.verbs import VERBS, group_of, help_without_verb
@@ -108,7 +109,7 @@ def _report(error: BaseException) -> int:
         raise error
     if isinstance(error, OSError):
         _complain_of_system(error)
-    elif isinstance(error, MigratorError) or code is not ExitCode.FAILED:
+    elif isinstance(error, MigratorError | ExecutorError) or code is not ExitCode.FAILED:
         complain(str(error))
     elif isinstance(error, MemoryError):
         complain("out of memory")
