@@ -75,8 +75,8 @@ class MpsGpu(FolderGpu):
         super().__init__(index)
         self.cut, self.model = cut, gpu_model(cut.name)
         facts = card_facts(index)
-        _require_shareable(facts, index)
-        _require_card(facts, index, cut)
+        if (card := _shareable(facts, index)) != cut.card:
+            raise NoGpuError(f"GPU {index} ({facts.title}) is no {cut.card}, but {card}: name it {mps_cut(card).name}")
         self.uuid, self._memory_mib = f"{facts.uuid}-{cut.name}", facts.memory_mib
         own = hashlib.sha256(facts.uuid.encode()).hexdigest()[:12]
         base = state.resolve() / f"mps-{own}"
@@ -162,8 +162,17 @@ def _lives(mark: str) -> bool:
     return found is not None and born(int(found[1])) == int(found[2])
 
 
-def _require_shareable(facts: CardFacts, index: int) -> None:
-    """Raise where MPS cannot share the GPU, or would not heed limits."""
+def cut_of(index: int) -> MpsCut:
+    """How MPS would share the GPU, which is looked at only.
+
+    Raises:
+        NoGpuError: No driver, no such GPU, or MPS cannot share it, as for :class:`MpsGpu`.
+    """
+    return mps_cut(_shareable(card_facts(index), index))
+
+
+def _shareable(facts: CardFacts, index: int) -> str:
+    """The card's name; raises where MPS cannot share the GPU, or would not heed limits."""
     gpu = f"GPU {index} ({facts.title})"
     if facts.is_in_mig_mode:
         raise NoGpuError(
@@ -174,12 +183,7 @@ def _require_shareable(facts: CardFacts, index: int) -> None:
         raise NoGpuError(f"{gpu} is older than Volta: MPS does not limit processes on it")
     if not facts.lets_compute:
         raise NoGpuError(f"{gpu} lets no process compute; as root: nvidia-smi -i {index} -c DEFAULT")
-
-
-def _require_card(facts: CardFacts, index: int, cut: MpsCut) -> None:
-    card = card_name(facts.title, None if facts.memory_mib is None else facts.memory_mib / 1024)
-    if card != cut.card:
-        raise NoGpuError(f"GPU {index} ({facts.title}) is no {cut.card}, but {card}: name it {mps_cut(card).name}")
+    return card_name(facts.title, None if facts.memory_mib is None else facts.memory_mib / 1024)
 
 
 COMMAND = "nvidia-cuda-mps-control"

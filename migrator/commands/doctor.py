@@ -10,6 +10,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,7 @@ from executor.errors import ExecutorError, GpuError, NoGpuError
 from executor.gpu import GpuInstance
 from executor.journal import Records, in_doubt
 from executor.mps import COMMAND as MPS_COMMAND
+from executor.mps import cut_of
 from executor.opening import BackendName, driver_facts, open_gpu
 from executor.processes import (
     device_users,
@@ -82,13 +84,12 @@ def doctor_command(*, backend: Backend = "auto", state: State = None, as_json: J
 def findings(backend: BackendName = "auto", state: Path | None = None) -> Iterator[Finding]:
     """Every check, one after the other: the driver, its GPUs, this node, this user, the planner's solvers."""
     n_gpus = yield from _driver(backend)
-    if n_gpus is not None:
-        yield from _gpus(backend, n_gpus, state)
-    yield from _permission()
+    needs_mig = n_gpus is None or (yield from _gpus(backend, n_gpus, state))
+    yield from _permission(needs_mig=needs_mig)
     yield from _node()
     yield from _state(state)
     yield from _cpu_shares(state)
-    yield from _mps_shares(state)
+    yield from _mps_shares(n_gpus or 0, state)
     yield from _solvers()
     yield from _extras()
 
@@ -156,8 +157,8 @@ def _require_module() -> None:
         raise NoGpuError(f"nvidia-ml-py is {version}, which does not know all profiles; {install}")
 
 
-def _gpus(backend: BackendName, n_gpus: int, state: Path | None) -> Iterator[Finding]:
-    """What each GPU is like, and whether there is one to run on."""
+def _gpus(backend: BackendName, n_gpus: int, state: Path | None) -> Generator[Finding, None, bool]:
+    """What each GPU is like, and whether there is one to run on; returns whether that is by MIG, or not at all."""
     n_usable = 0
     for index in range(n_gpus):
         try:
@@ -168,10 +169,24 @@ def _gpus(backend: BackendName, n_gpus: int, state: Path | None) -> Iterator[Fin
         else:
             n_usable += all(finding.level != "problem" for finding in found)
         yield from found
+    if n_usable == 0 and backend == "auto" and _by_mps(n_gpus):
+        yield Finding("warning", "GPUs", "none can be cut by MIG", "by MPS a run could work, see below")
+        return False
     if n_usable == 0:
         yield Finding(
             "problem", "GPUs", "there is none to run on", "see above" if n_gpus else "nvidia-smi -L lists them"
         )
+    return True
+
+
+def _by_mps(n_gpus: int) -> dict[int, str]:
+    """The GPUs that MPS can share, with what they are then called."""
+    found = {}
+    if shutil.which(MPS_COMMAND) is not None:
+        for index in range(n_gpus):
+            with suppress(GpuError):
+                found[index] = cut_of(index).name
+    return found
 
 
 def _gpu(gpu: DriverGpu, where: Where) -> Iterator[Finding]:
@@ -222,7 +237,7 @@ def _standing(gpu: DriverGpu, records: Records, about: str) -> Iterator[Finding]
         yield Finding("warning", about, said, f"migrator gpu restore -i {gpu.index}")
 
 
-def _permission() -> Iterator[Finding]:
+def _permission(*, needs_mig: bool) -> Iterator[Finding]:
     config = processes.PROC / "driver" / "nvidia" / "capabilities" / "mig" / "config"
     if os.geteuid() == 0:
         yield Finding("ok", "permission", "root may change instances")
@@ -230,7 +245,9 @@ def _permission() -> Iterator[Finding]:
         yield Finding("ok", "permission", f"{config} can be read: this user may change instances")
     else:
         advice = "run as root, or let root give this user read access to it, and to its device in /dev/nvidia-caps"
-        yield Finding("problem", "permission", f"neither root nor read access to {config}", advice)
+        yield Finding(
+            "problem" if needs_mig else "note", "permission", f"neither root nor read access to {config}", advice
+        )
 
 
 def _node() -> Iterator[Finding]:
@@ -272,7 +289,7 @@ def _cpu_shares(state: Path | None) -> Iterator[Finding]:
         yield Finding("ok", about, f"exact ones, by {shares.way}")
 
 
-def _mps_shares(state: Path | None) -> Iterator[Finding]:
+def _mps_shares(n_gpus: int, state: Path | None) -> Iterator[Finding]:
     """Whether a GPU can be shared by MPS where MIG may not be changed; a run on MIG instances does not need it."""
     about, folder = "MPS shares", (state or state_folder()).resolve()
     if shutil.which(MPS_COMMAND) is None:
@@ -280,6 +297,8 @@ def _mps_shares(state: Path | None) -> Iterator[Finding]:
         yield Finding("note", about, f"there is no {MPS_COMMAND}", advice)
     else:
         yield Finding("ok", about, f"{MPS_COMMAND} is there, for a GPU with MIG off; such shares isolate no memory")
+    for index, name in _by_mps(n_gpus).items():
+        yield Finding("ok", about, f"GPU {index} can be shared, as {name}: run --gpu mps --set gpu.model={name}")
     for daemon in mps_daemons():
         if daemon.pipe is not None and Path(daemon.pipe).is_relative_to(folder):
             yield Finding("ok", about, f"our daemon runs: process {daemon.process}")

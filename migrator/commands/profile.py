@@ -322,9 +322,9 @@ def _reversed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
     if pairs:
         small, large = min(pairs, key=lambda pair: pair[1].rate_rps / pair[0].rate_rps)
         yield (
-            f"{len(pairs)} × a larger profile was slower than a smaller one: the machine was disturbed, or processes "
-            f"waited for their batches; at worst {large.profile} ({large.rate_rps:,.0f}/s) than "
-            f"{small.profile} ({small.rate_rps:,.0f}/s), {large.stage.key}"
+            f"{len(pairs)} × a larger profile was slower than a smaller one: the batch fills neither, the "
+            f"machine was disturbed, or processes waited for their batches; at worst {large.profile} "
+            f"({large.rate_rps:,.0f}/s) than {small.profile} ({small.rate_rps:,.0f}/s), {large.stage.key}"
         )
 
 

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.catalogue import mps_cut
-from executor.discovery import card_name
-from executor.mps import MpsGpu
-from executor.opening import card_facts
+from executor.mps import MpsGpu, cut_of
 
 MAY_SHARE = "MIGRATOR_TEST_MPS_GPU"
 """The variable of the environment that names the GPU for the tests: one with MIG off, and that nobody else uses."""
@@ -22,10 +19,8 @@ def real_mps_gpu(request: pytest.FixtureRequest) -> MpsGpu:
     index = os.environ.get(MAY_SHARE)
     if index is None:
         pytest.skip(f"NOT TESTED: MPS on a real card: {MAY_SHARE} names no GPU, as in nvidia-smi -i, to share by MPS")
-    facts = card_facts(int(index))
-    cut = mps_cut(card_name(facts.title, None if facts.memory_mib is None else facts.memory_mib / 1024))
     state = tempfile.TemporaryDirectory(prefix="mps-")
     request.addfinalizer(state.cleanup)
-    gpu = MpsGpu(cut, int(index), Path(state.name))
+    gpu = MpsGpu(cut_of(int(index)), int(index), Path(state.name))
     request.addfinalizer(gpu.close)
     return gpu

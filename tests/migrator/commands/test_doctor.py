@@ -131,12 +131,26 @@ def test_two_drivers_are_a_problem(seen, monkeypatch: pytest.MonkeyPatch) -> Non
     assert about(found, "driver", "problem")[0].startswith("570.1 by NVML, 580.65.06 by nvidia-smi")
 
 
-def test_without_a_gpu_in_mig_mode_there_is_none_to_run_on(a100: StandIn, seen) -> None:
+def test_without_a_gpu_in_mig_mode_only_mps_could_share_one(
+    a100: StandIn, seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a100.state.gpus[0].mig_current = 0
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     code, found = seen()
-    assert code == 4
+    assert code == 0
     assert "only from its next reset on" in about(found, "GPU 0", "warning")[0]
-    assert about(found, "GPUs", "problem") == ["there is none to run on; see above"]
+    assert about(found, "GPUs", "warning") == ["none can be cut by MIG; by MPS a run could work, see below"]
+    assert "GPU 0 can be shared, as mps-a100-40gb-in-7: run --gpu mps --set gpu.model=mps-a100-40gb-in-7; " in about(
+        found, "MPS shares", "ok"
+    )
+    assert about(found, "permission", "note")
+    for way in ("--backend=nvml", "without the command"):
+        if way == "without the command":
+            monkeypatch.setenv("PATH", "/nowhere")
+        code, found = seen(*[way] * way.startswith("--"))
+        assert code == 4
+        assert about(found, "GPUs", "problem") == ["there is none to run on; see above"]
+        assert about(found, "permission", "problem")
 
 
 def test_one_gpu_in_mig_mode_is_enough(make_standin: MakeStandIn, seen) -> None:
@@ -374,7 +388,8 @@ def test_an_extra_that_is_absent_says_what_it_is_for(monkeypatch: pytest.MonkeyP
 
 def test_whether_a_gpu_can_be_shared_by_mps_is_told(seen, mps: MpsStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     assert about(seen()[1], "MPS shares", "ok") == [
-        "nvidia-cuda-mps-control is there, for a GPU with MIG off; such shares isolate no memory; "
+        "nvidia-cuda-mps-control is there, for a GPU with MIG off; such shares isolate no memory; ",
+        "GPU 0 can be shared, as mps-a100-80gb-in-7: run --gpu mps --set gpu.model=mps-a100-80gb-in-7; ",
     ]
     monkeypatch.setenv("PATH", "/nowhere")
     (line,) = about(seen()[1], "MPS shares", "note")
