@@ -111,7 +111,7 @@ def solve_with_floors(
     Without a plan the status is ``infeasible`` where that is proven, else ``timeout`` with what is ``missed``.
     """
     started_s = working_s()
-    search = _Search(problem, engine, _Purse(budget, problem), initial, takes_gains, costs_at_most)
+    search = _Search(problem, engine, _SharedBudget(budget, problem), initial, takes_gains, costs_at_most)
     search.run(infeasibility(problem) or floor_out_of_reach(problem))
     return replace(search.answer(name), work=(*search.work.items(),), solve_s=working_s() - started_s)
 
@@ -192,7 +192,7 @@ class _Search:
 
     problem: Problem
     engine: Engine
-    purse: _Purse
+    budget_left: _SharedBudget
     initial: MigPlan | None
     takes_gains: bool
     costs_at_most: float | None
@@ -290,9 +290,9 @@ class _Search:
         best, is_final = self.best, proves and counts_goodput
         known = [plan for _, other, plan in self.bounds if is_final and other == multipliers]
         is_known = any(plan.certificate and plan.status is Status.OPTIMAL for plan in known)
-        if best is not None and (is_known or not self.purse.allows(proves=proves)):
+        if best is not None and (is_known or not self.budget_left.allows(proves=proves)):
             return None
-        posed, budget = self._posed(multipliers, counts_goodput=counts_goodput), self.purse.slice(proves=proves)
+        posed, budget = self._posed(multipliers, counts_goodput=counts_goodput), self.budget_left.slice(proves=proves)
         plan = self.engine(posed, budget, self.initial if best is None else best.plan)
         self.work.update({**dict(plan.work), "solves": 1})
         self.reason = plan.infeasibility
@@ -429,7 +429,7 @@ class _Search:
         return posed if counts_goodput else without_salvage(posed)
 
 
-class _Purse:
+class _SharedBudget:
     """A budget that the search and the proof share."""
 
     def __init__(self, budget: Budget, problem: Problem) -> None:

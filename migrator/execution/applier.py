@@ -445,7 +445,7 @@ class Applier:
             if not self._answered(doing):
                 return None
         self._doing = None
-        outcome = doing.told()
+        outcome = doing.outcome()
         if doing.undone:
             missing = {item.placement for item in doing.undone} & doing.coming
             self._refused |= {item for item in missing if not any(map(item.overlaps, self._live))}
@@ -455,7 +455,7 @@ class Applier:
     def so_far_of_change_with(self, live: Live) -> ChangeOutcome | None:
         """What the change in progress has done, if it began this instance and has not told so yet."""
         doing = self._doing
-        return doing.told() if doing is not None and live.started in (*doing.started, *doing.passed) else None
+        return doing.outcome() if doing is not None and live.started in (*doing.started, *doing.passed) else None
 
     def _answered(self, doing: _Doing) -> bool:
         """Give the step in progress its answer, and take the next one; ``False`` if there is no answer yet."""
@@ -489,7 +489,7 @@ class Applier:
             case DriverError() | UnsureChangeError():
                 pass  # it may be this call alone
             case _:
-                self._watch.heard(asked_s)
+                self._watch.answered(asked_s)
 
     def _begin_call(self, call: Call, doing: _Doing) -> Future[Made]:
         doing.asked_s = self._clock.now_s
@@ -544,11 +544,11 @@ class Applier:
             return _sight(self._watch.refused(self._asked_s, self._clock.now_s, error) or silence)
         self._believed_until_s = looked.believed_until_s
         if looked.standing is None:
-            self._watch.heard(self._asked_s)
+            self._watch.answered(self._asked_s)
             return _sight(silence)
-        return self._told(looked.standing, silence)
+        return self._compared(looked.standing, silence)
 
-    def _told(self, standing: Sequence[GpuInstance], silence: Blind | None) -> Sight | None:
+    def _compared(self, standing: Sequence[GpuInstance], silence: Blind | None) -> Sight | None:
         """What is other than it was, by what stands; and of which seconds that is unknown."""
         self._must_look = False
         if self._watch.is_blind:
@@ -816,7 +816,7 @@ class _Doing(Users):
         self.passed: list[Started] = []
         self.died: list[Died] = []
 
-    def told(self) -> ChangeOutcome:
+    def outcome(self) -> ChangeOutcome:
         """What it has done since this was last asked."""
         parts = tuple(self.started), tuple(self.stopped), tuple(self.passed), tuple(self.died)
         self.started, self.stopped, self.passed, self.died = [], [], [], []

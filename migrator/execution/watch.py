@@ -39,7 +39,7 @@ class Watch:
         """What stands was read now. After ``silent_s`` without an answer it is too late; ``None``: always answers."""
         self._silent_s = silent_s
         self.known_s = inf if silent_s is None else now_s
-        self._heard_s = now_s
+        self._answered_s = now_s
         self._unanswered_s: float | None = None
         self._blind: Blind | None = None
         self._doubt: str | None = None
@@ -55,9 +55,9 @@ class Watch:
         """Whether it is unknown what stands, as the driver did not answer."""
         return self._blind is not None
 
-    def heard(self, asked_s: float) -> None:
+    def answered(self, asked_s: float) -> None:
         """The driver has answered what it was asked then."""
-        self._heard_s = max(self._heard_s, asked_s)
+        self._answered_s = max(self._answered_s, asked_s)
         self._unanswered_s = None
 
     def doubt(self, reason: str) -> None:
@@ -72,7 +72,7 @@ class Watch:
         """
         if not self.is_on:
             return None
-        self.heard(asked_s)
+        self.answered(asked_s)
         blind, doubt = self._blind, self._doubt
         self._blind = self._doubt = None
         self.was_lost = False
@@ -106,7 +106,7 @@ class Watch:
             return None
         self._unanswered_s = asked_s if self._unanswered_s is None else self._unanswered_s
         reason = f"the driver has not answered for {BELIEVE_FOR_S:g} s" if error is None else str(error)
-        is_new, blind = self._blind is None, self._blind or Blind(self._heard_s, None, reason)
+        is_new, blind = self._blind is None, self._blind or Blind(self._answered_s, None, reason)
         self._blind = blind
         self.was_lost |= isinstance(error, GpuLostError | NoGpuError)
         whole = Blind(self.known_s, now_s, reason)  # nothing will be read that could tell more

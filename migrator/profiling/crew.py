@@ -174,7 +174,7 @@ class _Member:
     def failure(self) -> str:
         return self.lost or self.error or ("" if self.then is None else self.then.lost or self.then.error)
 
-    def told(self, n_requests: int) -> tuple[Stretch] | str:
+    def measured(self, n_requests: int) -> tuple[Stretch] | str:
         """What was measured of batches so large, or of a retraining; or why nothing was."""
         stretch = self.stopwatch.stretch
         if stretch is None:
@@ -256,7 +256,7 @@ class Crew:
         self._time(members, seconds)
         if load.strategy is not None:
             self.dismiss()
-        return {member.slot: member.told(load.batch) for member in members}
+        return {member.slot: member.measured(load.batch) for member in members}
 
     def _in_turns(
         self, slots: Sequence[Slot], n_requests: int, seconds: float
@@ -272,7 +272,7 @@ class Crew:
                 self._feed(member, time.monotonic())
             self._time([*fed, *waiting], seconds)
             for member in (*fed, *waiting):
-                found[replace(member.slot, is_beside=False)].append(member.told(n_requests))
+                found[replace(member.slot, is_beside=False)].append(member.measured(n_requests))
         return {slot: together(told) for slot, told in found.items()}
 
     def _time(self, members: Sequence[_Member], seconds: float) -> None:

@@ -10,7 +10,6 @@ from executor.names import did_you_mean, spelled_as
 from planner.errors import PolicyError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
-from planner.policies.fixed import Equal, FixedByWindow, FixedInHindsight, FixedOnHistory
 from planner.policies.ours import Lookahead, Migrator, Oracle
 from planner.policies.own import policy_in
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold
@@ -18,6 +17,7 @@ from planner.policies.paris import Paris, ParisChanging
 from planner.policies.policy import Policy
 from planner.policies.reactive import Reactive
 from planner.policies.shares import SharePolicy
+from planner.policies.static import Equal, FixedByWindow, FixedInHindsight, FixedOnHistory
 from planner.policies.time_sharing import TimeSharing
 from planner.policies.turns import TurnPolicy
 from planner.policies.whole import Whole

@@ -49,7 +49,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             _Lingering(app, linger_s),
             http=type("Limited", (Connection,), {"most": connections, "idle_s": idle_s, "silent": {}, "coming": {}}),
-            backlog=max(1, connections // 16),  # taken in at once: they are heard before a quarter is younger
+            backlog=max(1, connections // 16),  # taken in at once: they are received before a quarter is younger
             ws="none",
             lifespan="off",
             log_config=None,
@@ -198,7 +198,7 @@ class _Lingering:
         linger_s, has_more = self._linger_s, not names.isdisjoint((b"content-length", b"transfer-encoding"))
         is_unread = has_more and b"expect" not in names
 
-        async def heard() -> Message:
+        async def received() -> Message:
             nonlocal has_more, is_unread
             is_unread = has_more  # a client that waited is asked for the body now
             message = await receive()
@@ -209,7 +209,7 @@ class _Lingering:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     while is_unread:
-                        await heard()
+                        await received()
 
         async def said(message: Message) -> None:
             nonlocal linger_s
@@ -224,4 +224,4 @@ class _Lingering:
                 message = {"type": "http.response.body"}
             await send(message)
 
-        await self._app(scope, heard, said)
+        await self._app(scope, received, said)

@@ -15,7 +15,7 @@ LOST = GpuLostError("GPU is lost")
 
 
 def quiet(watch: Watch, at_s: float) -> None:
-    watch.heard(at_s)
+    watch.answered(at_s)
 
 
 def test_a_driver_that_always_answers_needs_no_watch() -> None:
@@ -56,7 +56,7 @@ def test_a_silence_begins_with_the_last_answer_is_told_once_and_ends_with_a_read
     assert watch.refused(6.0, 6.2, LOST) == Blind(5.0, None, str(LOST))
     assert watch.refused(7.0, 7.0, DriverError("what?")) is None
     assert (watch.is_blind, watch.was_lost) == (True, True)
-    watch.heard(8.0)
+    watch.answered(8.0)
     assert watch.is_blind
     assert watch.read(9.0, 9.5, None) == Blind(5.0, 9.5, str(LOST))
     assert (watch.is_blind, watch.was_lost, watch.known_s) == (False, False, 9.5)
@@ -77,7 +77,7 @@ def test_no_answer_for_a_while_is_a_silence_and_for_too_long_the_end() -> None:
 def test_an_answer_in_between_begins_the_wait_anew() -> None:
     watch = Watch(30.0, 0.0)
     watch.refused(1.0, 1.0, LOST)
-    watch.heard(29.0)
+    watch.answered(29.0)
     assert watch.refused(32.0, 32.0, LOST) is None
     with pytest.raises(NoAnswerError):
         watch.refused(62.0, 62.0, LOST)
