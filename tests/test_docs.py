@@ -155,3 +155,18 @@ def test_what_if_says_what_its_page_shows(call: Callable[..., Any], monkeypatch:
         _, out = call(*shlex.split(command, comments=True))[:2]
         told, found = (re.sub(r"(0\.000 +)\d+\.\d+", r"\1…", text).split() for text in (said, out))
         assert not said or told == found
+
+
+def test_a_plan_says_what_its_page_shows_at_80_columns(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"COLUMNS": "80", "TERM": "dumb", "FORCE_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    page = (ROOT / "docs" / "plan.md").read_text("utf-8")
+    blocks = re.findall(r"```(?:console)?\n(.*?)```", page, re.DOTALL)
+    first, second = (text for text in blocks if text.startswith("Step ") or text.partition("\n")[0].endswith("100"))
+    command, _, said = first.removeprefix("$ migrator ").partition("\n")
+    assert call("init", "quickstart")[0] == 0
+    _, out, _ = call(*shlex.split(command))
+    told, found = ([*re.sub(r"in \d+\.\d\d s", "…", text).split()] for text in (said + second, out))
+    assert told == found
