@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from workloads.traffic.trace_file import Reading, read_trace
 
 ROOT = Path(__file__).parents[1]
 START = (ROOT / "docs" / "start.md").read_text("utf-8")
+TRACE = ROOT / "migrator" / "configs" / "my-traces" / "trace.csv"
 
 
 def block(language: str) -> str:
@@ -50,8 +52,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
 def test_a_model_and_trace_of_ones_own_run_as_the_first_day_says(call: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "profiles.csv").write_text(block("csv"), "utf-8")
     (tmp_path / "mine.yaml").write_text(block("yaml"), "utf-8")
-    rows = (f"{second},{40 + second % 7}" for second in range(1200))
-    (tmp_path / "trace.csv").write_text("\n".join(("second,count", *rows)) + "\n", "utf-8")
+    shutil.copy(TRACE, tmp_path)
     assert call("plan", "mine.yaml", "--window", 0)[0] == 0
     assert call("run", "mine.yaml", "--windows", 1)[0] == 0
     report = json.loads(call("report", "runs/mine", "--json")[1])
@@ -91,8 +92,7 @@ def test_every_file_and_folder_that_the_architecture_names_is_there() -> None:
 def test_the_first_day_shows_what_arrives_as_it_is_told(tmp_path: Path) -> None:
     (tmp_path / "profiles.csv").write_text(block("csv"), "utf-8")
     (tmp_path / "mine.yaml").write_text(block("yaml"), "utf-8")
-    rows = "".join(f"{second},{40 + second % 7}\n" for second in range(1200))
-    (tmp_path / "trace.csv").write_text(f"second,count\n{rows}", "utf-8")
+    shutil.copy(TRACE, tmp_path)
     config = read_config(tmp_path / "mine.yaml")
     assert [block("text").strip()] == list(traffic_lines(config, assemble(config, "mine.yaml")[1]))
 

@@ -131,14 +131,9 @@ def commands_of(page: str) -> list[str]:
 
 
 def write_files_of(page: str, folder: Path) -> None:
-    """Write what a page shows as files; and a trace of 1200 s for each that a file names and the page does not show."""
-    shown = re.findall(r"`([\w.-]+)`:\n+```\w+\n(.*?)```", page, re.DOTALL)
-    for name, text in shown:
+    """Write what a page shows as files."""
+    for name, text in re.findall(r"`([\w.-]+)`:\n+```\w+\n(.*?)```", page, re.DOTALL):
         (folder / name).write_text(text, "utf-8")
-    rows = "".join(f"{second},{40 + second % 7}\n" for second in range(1200))
-    for name in {name for _, text in shown for name in re.findall(r"trace: ([\w.-]+\.csv)", text)}:
-        if not (folder / name).exists():
-            (folder / name).write_text(f"second,count\n{rows}", "utf-8")
 
 
 LITTLE = "planner: { max_schedules: 20, replan_every_s: 50, replan_schedules: 4 }\n"
