@@ -107,7 +107,11 @@ def _print_line(heading: str, message: str) -> None:
     shown = brief(printable(" ".join(message.split())))
     console = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     with suppress(OSError):  # where standard error is full or gone, there is nowhere to tell it
-        console.print(f"{heading} {markup.escape(shown)}")
+        with console.capture() as line:
+            console.print(f"{heading} {markup.escape(shown)}")
+        if sys.stderr is not None:
+            sys.stderr.write(line.get())  # rich has a stream there that keeps off a line that moves
+            sys.stderr.flush()
 
 
 def counted(number: int, noun: str) -> str:

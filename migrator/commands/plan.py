@@ -92,7 +92,7 @@ def plan_command(
         str | None, typer.Option(help="paper-ilp: paper12, the paper's twelve configurations, or all (the default).")
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option(min=0.0, help="Seconds until the best plan so far is taken.")
+        float | None, typer.Option(min=0.0, metavar="SECONDS", help="Seconds until the best plan so far is taken.")
     ] = None,
     warm_start: Annotated[
         Path | None, typer.Option(help="A plan file of a like problem, to start from; with --problem.")
@@ -177,7 +177,7 @@ def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Sho
     _check_step(shown, config.n_steps, config_path)
     setting, traffic = assemble(config, str(config_path))
     warn_of(setting.warnings)
-    with progress().status(f"planning windows 0 to {window}"):
+    with progress().status(f"planning windows 0 to {window}" if window else "planning window 0"):
         seen = _seen_by(config_path, setting.config, setting.tenants)
         planned = plan_through(setting, traffic, window, solving, seen)[-1]
     _check_step(shown, planned.problem.n_steps, config_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from migrator.console import complain, escape, let_streams_take_any_text, note, output, program, warn
+from migrator.console import complain, escape, let_streams_take_any_text, note, output, program, progress, warn
 
 
 @pytest.fixture
@@ -45,6 +45,17 @@ def test_a_note_is_one_line_that_says_so(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_warning_is_one_line_that_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     warn("two\nlines")
     assert capsys.readouterr().err == "warning: two lines\n"
+
+
+def test_a_note_keeps_off_a_line_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress().status("planning"):
+        note("compiling")
+    (line,) = (line for line in terminal.getvalue().splitlines() if "note:" in line)
+    assert "planning" not in line.rpartition("\x1b[2K")[2]  # what stands there since it was erased
 
 
 def test_what_a_terminal_would_act_on_is_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
