@@ -14,6 +14,7 @@ from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Scor
 from migrator.console import escape
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
+from migrator.views.fitted import stacked
 from migrator.views.palette import shown
 from migrator.views.sentences import assumed_lines
 
@@ -83,25 +84,25 @@ def print_comparison(scores: Sequence[Score], console: Console, stride_s: int | 
 
 
 def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s: int | None) -> None:
-    found = standings(scores)
+    found, is_pipe = standings(scores), not console.is_terminal
     console.print(f"[bold]{escape(title)}[/]: {extent(scores, stride_s)}")
     if setup := setup_text(scores):
-        console.print(f"  {escape(setup)}", style="dim", soft_wrap=True)
+        console.print(f"  {escape(setup)}", style="dim", soft_wrap=is_pipe)
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
-        console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=True)
+        console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=is_pipe)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("policy")
+    table.add_column("policy", no_wrap=True)
     for heading in _HEADINGS:
-        table.add_column(heading, justify="right")
+        table.add_column(stacked(heading), justify="right")
     if len(found) > 1:
-        table.add_column(f"ahead of {escape(shown(found[0].policy))}", justify="right")
+        table.add_column(stacked(f"ahead of {escape(shown(found[0].policy))}"), justify="right")
     best = max(found, key=lambda item: item.total.correct)
     for item in found:
         table.add_row(*_cells(item, len(found) > 1), style="bold" if item is best else None)
     console.print(table)
     console.print(_accounts(found))
     for line in far_from_plans(scores):
-        console.print(f"  [bold red]far from its plan:[/] {escape(line)}", soft_wrap=True)
+        console.print(f"  [bold red]far from its plan:[/] {escape(line)}", soft_wrap=is_pipe)
     for item in found:
         if item.n_unplanned:
             windows = "1 window" if item.n_unplanned == 1 else f"{item.n_unplanned} windows"
@@ -109,17 +110,17 @@ def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s
     for score in scores:
         for refusal in score.refusals:
             place = f"segment {score.segment}, {refusal}" if score.segment else refusal
-            console.print(f"  {escape(shown(score.policy))}: its plan was refused: {escape(place)}", soft_wrap=True)
+            console.print(f"  {escape(shown(score.policy))}: its plan was refused: {escape(place)}", soft_wrap=is_pipe)
     for line in assumed_lines(assumed_by_all(scores), left_out=("capability",)):
-        console.print(f"  assumed: {escape(line)}", style="dim", soft_wrap=True)
+        console.print(f"  assumed: {escape(line)}", style="dim", soft_wrap=is_pipe)
 
 
 def _accounts(found: Sequence[Standing]) -> Table:
     """Where the arrivals went, in percent."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("arrivals %")
+    table.add_column("arrivals\n%", no_wrap=True)
     for name in found[0].account.shares:
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(stacked(name.replace("_", " ")), justify="right")
     for item in found:
         table.add_row(escape(shown(item.policy)), *(_number(100 * share) for share in item.account.shares.values()))
     return table

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.log.diff import Cause, Diff
+from migrator.views.fitted import stacked
 
 _MOST_LINES = 8
 """Of what is not the same; beyond it the rest is a number."""
@@ -47,14 +48,15 @@ def print_diff(diff: Diff, console: Console) -> None:
     if diff.is_empty:
         console.print(f"no difference: {headline(diff)}, the same layouts, configs and versions")
         return
-    console.print(f"[bold]{headline(diff)}[/]", soft_wrap=True)
+    is_pipe = not console.is_terminal
+    console.print(f"[bold]{headline(diff)}[/]", soft_wrap=is_pipe)
     for line in unlike_lines(diff):
-        console.print(f"  not the same: {escape(line)}", soft_wrap=True)
+        console.print(f"  not the same: {escape(line)}", soft_wrap=is_pipe)
     if diff.layouts_differ_s is not None:
         console.print(f"the layouts differ from second {diff.layouts_differ_s:.1f} on")
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("window", "tenant", "goodput", *(row_name(diff, row) for row in diff.by_row)):
-        table.add_column(heading, justify="left" if heading == "tenant" else "right", overflow="fold")
+        table.add_column(stacked(heading), justify="left" if heading == "tenant" else "right", overflow="fold")
     for gain in diff.gains:
         cells = (f"{gain.by_row[row]:+z.2f}" for row in diff.by_row)
         table.add_row(str(gain.window), escape(gain.tenant), f"{gain.points:+z.2f}", *cells)
@@ -62,6 +64,6 @@ def print_diff(diff: Diff, console: Console) -> None:
     console.print(table)
     for number, cause in enumerate(diff.causes):
         console.print(
-            f"{'largest in: ' if not number else '            '}{escape(cause_text(diff, cause))}", soft_wrap=True
+            f"{'largest in: ' if not number else '            '}{escape(cause_text(diff, cause))}", soft_wrap=is_pipe
         )
     console.print("Points of a run's own arrivals, gained where positive; rows add up to the goodput.", style="dim")

@@ -12,6 +12,13 @@ from rich.text import Text
 _BOUNDLESS = 10_000
 """Columns of a console on which every table fits, to measure a table's own width."""
 
+_DIVIDED = {
+    "accuracy": "accu-racy",
+    "capacity": "capa-city",
+    "forecast": "fore-cast",
+    "reconfiguration": "recon-figu-ration",
+}
+
 
 def fitted(
     build: Callable[[Sequence[str]], Table], headings: Sequence[str], dispensable: Sequence[str], console: Console
@@ -43,6 +50,11 @@ def _keep_whole(table: Table) -> None:
 def _cells_of(column: Column) -> Iterator[RenderableType]:
     yield column.header
     yield from column.cells
+
+
+def stacked(heading: str) -> str:
+    """The heading with one word a line, and long words divided, for a narrow column."""
+    return "\n".join(_DIVIDED.get(word, word).replace("-", "-\n") for word in heading.split())
 
 
 def left_out_text(left_out: Sequence[str]) -> str:

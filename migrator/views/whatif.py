@@ -28,14 +28,15 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, conf
     )
     for note in sweep.notes:
         console.print(f"  {escape(note)}")
-    _print_table(sweep, console, found)
+    shows_retrainings = _print_table(sweep, console, found)
     for line in _reasons(sweep):
         console.print(f"  {escape(line)}")
+    retrains = "; retrains: where, and in which steps" if shows_retrainings else ""
     planned = "planned, nothing was simulated" if confirmed is None else "planned"
     console.print(
         f"{planned}. goodput: requests in time and correct, and their share of the expected arrivals; "
         "SLO %: requests in time, of the same; gap: to what no plan exceeds; "
-        "solve: with all processes at work; retrains: where, and in which steps.",
+        f"solve: with all processes at work{retrains}.",
         style="dim",
     )
     if found is not None:
@@ -161,8 +162,8 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
         yield f"{point_text(outcome.point)}{others}: {status}: {reason}"
 
 
-def _print_table(sweep: Sweep, console: Console, found: Found | None) -> None:
-    """Print the widest table that fits: with tenants, SLO and retrainings, with fewer of them, or with none."""
+def _print_table(sweep: Sweep, console: Console, found: Found | None) -> bool:
+    """Print the widest table that fits: with tenants, SLO and retrainings, or fewer; whether it has the last."""
     boundless = console.options.update(width=_BOUNDLESS)
     for n_tenant_cells in (3, 2, 1, 0):
         table = _table(sweep, n_tenant_cells, found)
@@ -172,6 +173,7 @@ def _print_table(sweep: Sweep, console: Console, found: Found | None) -> None:
     if n_tenant_cells < 3 and any(outcome.tenants for outcome in sweep.outcomes):
         left_out = ("tenants and retrainings", "tenants' SLO % and retrainings", "retrainings")[n_tenant_cells]
         console.print(f"{left_out} are left out for want of width; --json and --out have them", style="dim")
+    return n_tenant_cells == 3
 
 
 def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,14 @@ def test_a_stride_stands_in_the_table_and_in_the_json(call, write_config) -> Non
     arguments = [write_config(LOADED), "--segments", 2, "--stride", 300]
     assert compared(call, *arguments)["stride_s"] == 300
     assert "2 segments, 300 s from one begin to the next, of 1 window" in call("compare", *arguments, *CHEAP)[1]
+
+
+def test_at_80_columns_every_word_is_whole(call, write_config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    out = call("compare", write_config(LOADED), "--policies", "static-history,migrator-paper-cold")[1]
+    assert ("migrator-paper-cold" in out, "figu-" in out, "…" in out) == (True, True, False)
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines())) <= 80
 
 
 def test_a_stride_without_segments_is_refused(call, write_config) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from migrator.views.fitted import fitted, left_out_text
+from migrator.views.fitted import fitted, left_out_text, stacked
 
 ROW = {"a long name": "0 1 2 3 4 5 6", "figure": "123456.78", "other": "9.99"}
 
@@ -47,3 +47,8 @@ def test_what_is_least_needed_goes_first() -> None:
 
 def test_what_is_left_out_is_named() -> None:
     assert left_out_text(["p50", "outage"]) == "left out for want of width: p50, outage; --json has them"
+
+
+def test_a_heading_is_stacked_in_short_lines() -> None:
+    assert stacked("wrong old") == "wrong\nold"
+    assert stacked("capacity and reconfiguration") == "capa-\ncity\nand\nrecon-\nfigu-\nration"

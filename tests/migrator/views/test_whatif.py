@@ -57,6 +57,7 @@ def test_the_table_says_why_there_is_no_plan_once() -> None:
 )
 def test_a_narrow_table_leaves_out_tenants_but_no_figure(width: int, has_retraining: bool, has_tenants: bool) -> None:
     told = text(sweep("load=0.5,0.7", "vision.slo_ms=12"), width)
+    assert ("retrains: where" in told) == has_retraining
     assert max(map(len, told.splitlines())) <= width
     assert ("2g.10gb@2" in told, "60.00" in told) == (has_retraining, has_tenants)
     assert all(figure in told for figure in ("0.7", "12", "50.00", "20.000", "1.50"))
