@@ -29,9 +29,10 @@ def docs_command(
     """
     known = pages()
     if page is None:
-        output().print(f"{', '.join(known)}\nThey are files of {DOCS}; `docs PAGE` prints one.", soft_wrap=True)
+        console, told = output(), f"{', '.join(known)}\nThey are files of {DOCS}; `docs PAGE` prints one."
+        console.print(told, soft_wrap=not console.is_terminal)
         return
-    name = page.removeprefix("docs/").removesuffix(".md")
+    name = page.partition("#")[0].removeprefix("docs/").removesuffix(".md")
     if name not in known:
         hint = did_you_mean(name, known)
         raise MigratorError(f"no page {page!r}{hint}; there are {', '.join(known)}")

@@ -49,7 +49,7 @@ Assignments = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a key of the config by its dotted path, e.g. tenants.NAME.slo_ms=100; may be given several times.",
+        help="Change a key of the config by its dotted path: tenants.NAME.slo_ms is one. May be given several times.",
     ),
 ]
 

@@ -102,7 +102,8 @@ def profile_command(
     ] = None,
     processes: Annotated[str, typer.Option(metavar="N,…", help="Processes in an instance.")] = "1,2",
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, max=3600, help="How long each stage is measured. Default: 3; coarse: 0.75.")
+        float | None,
+        typer.Option(min=0.1, max=3600, metavar="S", help="Seconds for each stage. Default: 3; coarse: 0.75."),
     ] = None,
     beside: Annotated[
         str | None,

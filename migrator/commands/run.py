@@ -78,13 +78,19 @@ def run_command(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Seconds a plan until the best so far is taken; the run is then not repeatable."),
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Seconds a plan until the best so far is taken; the run is then not repeatable.",
+        ),
     ] = None,
     gpu: Annotated[
         Literal["sim", "nvml", "smi", "mps", "cpu"] | None,
         typer.Option(
+            metavar="BACKEND",
             case_sensitive=False,
-            help="A simulated GPU; a real one by NVML, nvidia-smi or MPS; or this machine's CPU; over the config.",
+            help="sim: a simulated GPU; nvml, smi, mps: one by NVML, nvidia-smi or MPS; cpu: this machine's CPU. "
+            "Over the config.",
         ),
     ] = None,
     index: Annotated[

@@ -66,7 +66,7 @@ def whatif_command(
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
-            help="What a run has to keep, e.g. 'goodput>=0.8' or 'slo_attainment:NAME>=0.99'; with --find.",
+            help="What a run has to keep, e.g. 'goodput>=0.8' or, of one tenant, 'goodput:NAME>=0.8'; with --find.",
         ),
     ] = None,
     plans_only: Annotated[
@@ -77,7 +77,11 @@ def whatif_command(
     ] = False,
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Seconds a point until its best plan so far is taken; not of simulated runs."),
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Seconds a point until its best plan so far is taken; not of simulated runs.",
+        ),
     ] = None,
     jobs: Jobs = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this file, .json or .csv.")] = None,

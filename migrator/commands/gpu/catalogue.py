@@ -65,7 +65,8 @@ def layouts_command(
         print_json({"gpu": gpu.name, "kind": kind, "n_multisets": n_multisets, "layouts": listed})
         return
     kind = counted(len(layouts), "layout" if every else "maximal layout")
-    table = Table(title=f"{gpu.title}: {kind}, {counted(n_multisets, 'multiset')}", title_justify="left")
+    title = f"{gpu.title}: {kind}, {n_multisets} if places do not count"
+    table = Table(title=title, title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("memory slices")
     table.add_column("placements")

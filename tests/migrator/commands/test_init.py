@@ -98,7 +98,7 @@ def test_docs_lists_the_pages(call: Call) -> None:
     assert set(out.split("\n")[0].split(", ")) == {path.stem for path in (ROOT / "docs").glob("*.md")} == set(pages())
 
 
-@pytest.mark.parametrize("named", ["configuration", "docs/configuration.md", "configuration.md"])
+@pytest.mark.parametrize("named", ["configuration", "docs/configuration.md", "docs/configuration.md#top-level"])
 def test_docs_prints_a_page(call: Call, named: str) -> None:
     assert call("docs", named)[:2] == (0, (ROOT / "docs" / "configuration.md").read_text("utf-8"))
 
