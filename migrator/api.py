@@ -238,10 +238,11 @@ def plan(
         MigratorError: The config has no such window, cannot be used, or the window has no plan.
         EngineError: There is no such engine.
     """
+    origin = _origin(config)
     if not _is_whole(window) or not 0 <= window < config.windows:
-        raise MigratorError(f"window is {window!r}; {_origin(config)} has windows 0 to {config.windows - 1}")
+        raise MigratorError(f"window is {window!r}; {origin} has windows 0 to {config.windows - 1}")
     _require_limit(time_limit_s)
-    setting, traffic = assemble(config, _origin(config))
+    setting, traffic = assemble(config, origin)
     warn_of(setting.warnings)
     planned = plan_through(setting, traffic, window, Solving(engine=engine, time_limit_s=time_limit_s))[-1]
     require_plan(planned)
@@ -284,6 +285,7 @@ def compare(
             first window.
         PolicyError: There is no such policy.
     """
+    origin = _origin(config)
     if isinstance(policies, str) or not policies:
         raise MigratorError(f"policies is {policies!r}; a list of names is needed")
     for argument, value in (("windows", 1 if windows is None else windows), ("segments", segments), ("jobs", jobs)):
@@ -296,7 +298,7 @@ def compare(
     warn_of(warnings_of(config))
     if windows is not None:
         config = config.model_copy(update={"windows": windows, "load_windows": config.n_load_windows})
-    matches = matches_of(config, _origin(config), given, segments, Fairness.POLICY_ONLY)
+    matches = matches_of(config, origin, given, segments, Fairness.POLICY_ONLY)
     wanted = with_hindsight(matches)
     if jobs == 1:  # in this process: a script that asks for no other needs no guard against being imported anew
         return Comparison(told_apart(list(map(score_of, wanted)), len(matches)), segments)
@@ -322,5 +324,7 @@ def _name(policy: object) -> str:
     return str(policy)
 
 
-def _origin(config: Config) -> str:
+def _origin(config: object) -> str:
+    if not isinstance(config, Config):
+        raise MigratorError(f"config is {config!r}; what load_config returns is needed")
     return f"config {config.name}"

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,9 @@ def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: Wri
         migrator.plan(config, window=5)
     with pytest.raises(MigratorError, match="static, static: one is given twice"):
         migrator.compare(config, policies=["static", "static"])
+    for call in (migrator.run, migrator.plan, partial(migrator.compare, policies=["static"])):
+        with pytest.raises(MigratorError, match=r"config is 'small.yaml'; what load_config returns is needed"):
+            call("small.yaml")  # type: ignore[arg-type]
     with pytest.raises(LogError, match=r"events\.jsonl"):
         migrator.load_run(tmp_path)
     (tmp_path / "run").mkdir()
