@@ -152,8 +152,13 @@ def opened(request: pytest.FixtureRequest, make_standin: MakeStandIn, programs: 
 
 
 SEEDS = [
-    *((backend, seed) for backend in ("nvml", "smi") for seed in range(10)),
-    *(pytest.param(("nvml", "smi")[seed % 2], seed, marks=pytest.mark.long) for seed in range(10, 40)),
+    *(
+        pytest.param(
+            backend, seed, marks=() if seed < 10 and backend == ("nvml", "smi")[seed % 2] else pytest.mark.long
+        )
+        for backend in ("nvml", "smi")
+        for seed in range(25)
+    ),
 ]
 
 
@@ -166,8 +171,7 @@ def test_after_a_crash_at_any_moment_of_a_change_the_target_is_reached(
 
 
 OF_A_CPU = [
-    *((version, seed) for version in (1, 2) for seed in range(2)),
-    *(pytest.param(1 + seed % 2, seed, marks=pytest.mark.long) for seed in range(2, 6)),
+    *(pytest.param(1 + seed % 2, seed, marks=() if seed < 2 else pytest.mark.long) for seed in range(6)),
 ]
 
 

@@ -418,9 +418,9 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_hundreds_of_thousands_of_unknown_keys_are_refused_in_one_line(write_config) -> None:
+def test_a_hundred_thousand_unknown_keys_are_refused_in_one_line(write_config) -> None:
     path = write_config()
-    path.write_text("".join(f"key{n}: 1\n" for n in range(300_000)))
+    path.write_text("".join(f"key{n}: 1\n" for n in range(100_000)))
     assert refusal(path).startswith(f"{path}: unknown key 'key0'; known: name, seed")
 
 

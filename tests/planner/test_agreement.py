@@ -24,6 +24,7 @@ from planner.plan import Status
 from planner.problem import Per, Problem
 from planner.solve import solve
 from planner.verify import verify
+from tests.seeds import daily
 
 Case = tuple[Callable[[int], Problem], int]
 
@@ -34,8 +35,8 @@ SEEDS: dict[Callable[[int], Problem], range] = {
 }
 SLOW = {any_paper_problem: {3, 16, 54}, any_physical_problem: {7, 9, 15, 29, 30}, pooled_problem: {17, 40}}
 """Those that take the oracle a second or more."""
-QUICK = {any_paper_problem: range(140), any_physical_problem: range(80), pooled_problem: range(50)}
-DRAWN = {**QUICK, pooled_problem: range(160)}
+QUICK = {any_paper_problem: range(70), any_physical_problem: range(45), pooled_problem: range(30)}
+DRAWN = {any_paper_problem: range(140), any_physical_problem: range(80), pooled_problem: range(160)}
 """Those that have to cover what there is."""
 
 N_ALTERED = 25
@@ -89,7 +90,7 @@ def test_engines_find_what_the_oracle_finds(case: Case) -> None:
 
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(s, marks=() if s in QUICK[pooled_problem] else pytest.mark.long) for s in SEEDS[pooled_problem]],
+    daily(SEEDS[pooled_problem], QUICK[pooled_problem]),
 )
 def test_plans_with_pools_are_read_explained_and_refused_where_they_are_wrong(seed: int) -> None:
     problem = pooled_problem(seed)

@@ -37,6 +37,7 @@ from planner.problem import (
     TenantTerms,
 )
 from planner.solve import solve
+from tests.seeds import daily
 
 GPU = gpu_model("a30-24gb")
 PROFILES = ("1g.6gb", "2g.12gb", "4g.24gb")
@@ -168,7 +169,7 @@ def test_of_many_a_few_are_planned_and_nobody_shares_who_is_to_be_alone(seed: in
     assert found[0].worth is not None
 
 
-@pytest.mark.parametrize("seed", [0, 1, 12, 23, 29, 30, 36])
+@pytest.mark.parametrize("seed", daily([0, 1, 12, 23, 29, 30, 36], [1, 12, 30]))
 def test_under_floors_that_is_chosen_which_lacks_fewest_of_what_they_may_cost(seed: int) -> None:
     first, *others = tenants_of(seed, 3)
     # Its requests are worth least, so that its floor costs something.

@@ -227,8 +227,9 @@ def test_what_is_wrong_with_a_search_is_one_line(call, write_config, arguments: 
     assert len(err) < 300
 
 
-@pytest.mark.parametrize("to_all", [True, False], ids=["to-all", "to-the-parent"])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code", "to_all"), [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, False), (signal.SIGHUP, 129, True)]
+)
 def test_an_interrupt_ends_it_with_its_code_and_leaves_no_process(
     write_config, number: signal.Signals, code: int, to_all: bool
 ) -> None:

@@ -23,7 +23,7 @@ from planner.solve import solve
 from planner.verify import verify
 
 PHYSICAL = Reconfiguration.PHYSICAL
-FEWER = settings(max_examples=40)
+FEWER = settings(max_examples=25)
 
 
 def answered(policy: Policy, problem: Problem, plans: tuple[MigPlan, ...] = ()) -> MigPlan:
