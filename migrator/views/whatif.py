@@ -55,7 +55,7 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, conf
 
 _SIMULATED = (
     "simulated: the mean of whole runs with these seeds, over all windows, ± its standard error. kept: with room for "
-    "19 of 20 such means of three other seeds. assumed: what is kept at a value is kept at every easier one."
+    "39 of 40 such means of three other seeds. assumed: what is kept at a value is kept at every easier one."
 )
 
 _STANDS_ON = (

@@ -195,7 +195,7 @@ def test_a_share_is_the_mean_of_seeds_over_all_windows_with_its_error() -> None:
     assert N_SEEDS == 3
     # Student's t at 0.95 is 2.920 with two degrees of freedom.
     assert of_a.error is not None
-    assert of_a.room == pytest.approx(2.920 * 2**0.5 * of_a.error, rel=0.06)
+    assert of_a.room == pytest.approx(4.303 * 2**0.5 * of_a.error, rel=0.04)
 
 
 def test_a_tenant_without_requests_keeps_nothing() -> None:
