@@ -101,7 +101,7 @@ def _quantile(n_free: int) -> float:
     """Student's t of 39 in 40, from one side, within 4 % from two degrees of freedom on (Cornish and Fisher)."""
     square = _Z**2
     terms = (square + 1, (5 * square**2 + 16 * square + 3) / 6, (3 * square**3 + 19 * square**2 + 17 * square - 15) / 6)
-    return _Z * (1 + sum(term / (4 * n_free) ** power for power, term in enumerate(terms, 1)))
+    return _Z * (1 + sum(term / (4.0 * n_free) ** power for power, term in enumerate(terms, 1)))
 
 
 @dataclass(frozen=True, slots=True)

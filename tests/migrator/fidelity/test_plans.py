@@ -26,6 +26,7 @@ from migrator.traffic import RecordedTraffic
 from planner.problem import PhysicalState
 from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed
+from tests.seeds import daily
 
 CONFIGS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}
 CONFIGS["quickstart"] = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
@@ -94,7 +95,7 @@ def test_loss_is_promised_within_a_tenth_or_six_thousandths_of_arrivals(name: st
         assert abs(total.expected_lost - total.achieved_lost) <= max(0.1 * total.achieved_lost, 0.006 * total.arrivals)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", daily(CONFIGS, list(CONFIGS)[::2]))
 def test_nothing_but_the_times_of_starts_sets_promise_and_outcome_apart(name: str) -> None:
     punctual = measured(*assembled(name), start_as_planned=True)
     most = 0.015 if name == "alone_with_bursts" else 0.01  # bursts from idle, as docs/fidelity.md explains
