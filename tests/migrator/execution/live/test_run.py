@@ -226,14 +226,14 @@ def test_the_shipped_example_moves_instances_and_swaps_weights(site: Site) -> No
     finished(site.start("profile", "cnn_wide", *measured))
     finished(site.start("init", "live-cpu", "."))
     (site.folder / "config.yaml").write_bytes((site.folder / "live-cpu.yaml").read_bytes())
-    finished(site.run("--windows", "2", "--set", f"profiles={site.folder / 'own.csv'}"))
+    finished(site.run("--windows", "1", "--set", f"profiles={site.folder / 'own.csv'}"))
     accounted(site)
     moves = [
         change
         for change in site.log.of(recorded.Change)
         if change.begin_s > 0 and any(one.task == "inference" for one in change.started + change.stopped)
     ]
-    assert len(moves) >= 2
+    assert moves
     (ending,) = site.log.of(recorded.RunFinished)
     assert ending.swaps >= 1
 
