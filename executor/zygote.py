@@ -292,13 +292,13 @@ class Zygote:
         except MessageError as error:
             raise ZygoteError(f"a request is too long: {error}: use a file") from None
         except OSError as error:
+            self.events()  # raises with the reason, if it has said why
             raise ZygoteError(f"the zygote is gone, and its workers with it: {error.strerror}") from error
 
     def _received(self) -> bytes:
-        try:
+        with suppress(ConnectionResetError):  # it left requests unread; what it said is the next
             return self._connection.recv(_LARGEST)
-        except ConnectionResetError:
-            return b""
+        return self._connection.recv(_LARGEST)
 
     def _ending(self) -> str:
         with suppress(subprocess.TimeoutExpired):

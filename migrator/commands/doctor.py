@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -84,12 +84,13 @@ def doctor_command(*, backend: Backend = "auto", state: State = None, as_json: J
 def findings(backend: BackendName = "auto", state: Path | None = None) -> Iterator[Finding]:
     """Every check, one after the other: the driver, its GPUs, this node, this user, the planner's solvers."""
     n_gpus = yield from _driver(backend)
-    needs_mig = n_gpus is None or (yield from _gpus(backend, n_gpus, state))
+    by_mps = _by_mps(n_gpus or 0)
+    needs_mig = n_gpus is None or (yield from _gpus(backend, n_gpus, state, by_mps))
     yield from _permission(needs_mig=needs_mig)
     yield from _node()
     yield from _state(state)
     yield from _cpu_shares(state)
-    yield from _mps_shares(n_gpus or 0, state)
+    yield from _mps_shares(by_mps, state)
     yield from _solvers()
     yield from _extras()
 
@@ -157,7 +158,9 @@ def _require_module() -> None:
         raise NoGpuError(f"nvidia-ml-py is {version}, which does not know all profiles; {install}")
 
 
-def _gpus(backend: BackendName, n_gpus: int, state: Path | None) -> Generator[Finding, None, bool]:
+def _gpus(
+    backend: BackendName, n_gpus: int, state: Path | None, by_mps: Mapping[int, str]
+) -> Generator[Finding, None, bool]:
     """What each GPU is like, and whether there is one to run on; returns whether that is by MIG, or not at all."""
     n_usable = 0
     for index in range(n_gpus):
@@ -169,7 +172,7 @@ def _gpus(backend: BackendName, n_gpus: int, state: Path | None) -> Generator[Fi
         else:
             n_usable += all(finding.level != "problem" for finding in found)
         yield from found
-    if n_usable == 0 and backend == "auto" and _by_mps(n_gpus):
+    if n_usable == 0 and backend == "auto" and by_mps:
         yield Finding("warning", "GPUs", "none can be cut by MIG", "by MPS a run could work, see below")
         return False
     if n_usable == 0:
@@ -289,7 +292,7 @@ def _cpu_shares(state: Path | None) -> Iterator[Finding]:
         yield Finding("ok", about, f"exact ones, by {shares.way}")
 
 
-def _mps_shares(n_gpus: int, state: Path | None) -> Iterator[Finding]:
+def _mps_shares(by_mps: Mapping[int, str], state: Path | None) -> Iterator[Finding]:
     """Whether a GPU can be shared by MPS where MIG may not be changed; a run on MIG instances does not need it."""
     about, folder = "MPS shares", (state or state_folder()).resolve()
     if shutil.which(MPS_COMMAND) is None:
@@ -297,7 +300,7 @@ def _mps_shares(n_gpus: int, state: Path | None) -> Iterator[Finding]:
         yield Finding("note", about, f"there is no {MPS_COMMAND}", advice)
     else:
         yield Finding("ok", about, f"{MPS_COMMAND} is there, for a GPU with MIG off; such shares isolate no memory")
-    for index, name in _by_mps(n_gpus).items():
+    for index, name in by_mps.items():
         yield Finding("ok", about, f"GPU {index} can be shared, as {name}: run --gpu mps --set gpu.model={name}")
     for daemon in mps_daemons():
         if daemon.pipe is not None and Path(daemon.pipe).is_relative_to(folder):

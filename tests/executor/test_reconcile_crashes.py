@@ -25,6 +25,7 @@ from executor.sim_card import SimCard
 from executor.smi import SmiGpu
 from tests.executor.cpu.kernel import Kernel
 from tests.executor.mortal import Crash, Fate, mortal
+from tests.seeds import daily
 from tests.standin.cards import A30, A100_40, Card
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.mps import MpsStandIn
@@ -170,18 +171,13 @@ def test_after_a_crash_at_any_moment_of_a_change_the_target_is_reached(
     hold_at_every_moment(standin, gpu, tmp_path / "journal", seed)
 
 
-OF_A_CPU = [
-    *(pytest.param(1 + seed % 2, seed, marks=() if seed < 2 else pytest.mark.long) for seed in range(6)),
-]
-
-
-@pytest.mark.parametrize(("version", "seed"), OF_A_CPU)
-def test_the_same_where_instances_are_shares_of_a_cpu(tmp_path: Path, version: int, seed: int) -> None:
-    gpu = CpuGpu(CpuCut(1.6), tmp_path, Kernel(tmp_path / "cgroup", version).ways())
+@pytest.mark.parametrize("seed", daily(range(6), range(2)))
+def test_the_same_where_instances_are_shares_of_a_cpu(tmp_path: Path, seed: int) -> None:
+    gpu = CpuGpu(CpuCut(1.6), tmp_path, Kernel(tmp_path / "cgroup", version=1 + seed % 2).ways())
     hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", daily(range(6), range(2)))
 def test_the_same_where_instances_are_mps_shares(
     mps: MpsStandIn, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +186,7 @@ def test_the_same_where_instances_are_mps_shares(
     hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))])
+@pytest.mark.parametrize("seed", daily(range(6), range(1)))
 def test_the_same_where_the_card_is_simulated_and_remembers(tmp_path: Path, seed: int) -> None:
     gpu = SimCard("a100-80gb", tmp_path)
     hold_at_every_moment(FolderStandIn(gpu), gpu, tmp_path / "journal", seed)

@@ -274,8 +274,11 @@ def until_gone(zygote: Zygote) -> str:
     raise AssertionError("it is not gone")
 
 
-def test_a_module_that_is_not_there_is_told() -> None:
+@pytest.mark.parametrize("asks_before", [False, True])
+def test_a_module_that_is_not_there_is_told(asks_before: bool) -> None:
     with Zygote(["no_such_module_anywhere"]) as zygote:
+        if asks_before:
+            started(zygote, "waits")
         assert until_gone(zygote).startswith(
             "the warm process cannot import no_such_module_anywhere: ModuleNotFoundError: No module named"
         )

@@ -36,6 +36,7 @@ from planner.problem import (
 from planner.replan import remaining_problem
 from planner.solve import solve
 from planner.verify import Rule, verify
+from tests.seeds import daily
 
 STEP = [(model, "step", seed) for model in ("paper", "physical") for seed in range(60 if model == "paper" else 30)]
 WINDOW = [("paper", per, seed) for per in ("window", "mixed") for seed in range(60, 100)]
@@ -398,9 +399,7 @@ def trades(seed: int) -> list[tuple[float, float]]:
     return physical_oracle.outcomes(contested(seed))
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=() if seed in QUICKLY else pytest.mark.long) for seed in CONTESTED]
-)
+@pytest.mark.parametrize("seed", daily(CONTESTED, QUICKLY))
 def test_floors_cost_no_more_than_they_may_and_no_plan_found_lacks_fewer(seed):
     problem, plans = contested(seed), trades(seed)
     with Claims(seed) as claim:

@@ -27,12 +27,13 @@ from planner.problem import (
     TenantTerms,
 )
 from planner.verify import Rule, verify
+from tests.seeds import daily
 
 A30 = gpu_model("a30-24gb")
 HeldSet = frozenset[tuple[Placement, str]]
 
 
-SEEDS = [pytest.param(seed, marks=pytest.mark.long if seed in {4, 6, 8} else ()) for seed in range(12)]
+SEEDS = daily(range(12), {*range(12)} - {4, 6, 8})
 
 
 def tiny_problem(seed: int) -> Problem:

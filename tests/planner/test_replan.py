@@ -14,9 +14,10 @@ from planner.problem import Problem
 from planner.replan import remaining_plan, remaining_problem, state_at, without_hopeless_retrainings
 from planner.solve import solve
 from planner.verify import verify
+from tests.seeds import daily
 
 SEEDS = range(80)
-EVERY = [pytest.param(seed, marks=pytest.mark.long if seed % 2 else ()) for seed in SEEDS]
+EVERY = daily(SEEDS, SEEDS[::2])
 
 
 def planned(problem: Problem) -> MigPlan | None:

@@ -43,6 +43,7 @@ from planner.policies.registry import POLICIES, policy_of
 from planner.problem import Owner, Task
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.asking import ask, once_after
+from tests.seeds import daily
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.tally import Totals
 from workloads.traffic.scaling import Arrivals
@@ -188,9 +189,7 @@ def as_drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MOMENTS = np.round(np.random.default_rng(7).uniform(-2.0, 60.0, 50), 3).tolist()
 
 
-@pytest.mark.parametrize(
-    "moment_s", [*MOMENTS[:16], *(pytest.param(one, marks=pytest.mark.long) for one in MOMENTS[16:])]
-)
+@pytest.mark.parametrize("moment_s", daily(MOMENTS, MOMENTS[:16]))
 def test_a_run_does_not_know_what_comes(as_drawn: Path, tmp_path: Path, moment_s: float) -> None:
     setting, traffic = tiny()
     other = changed_after(setting, traffic, max(0.0, moment_s), variant=1)

@@ -12,8 +12,9 @@ from planner.engines import pooled
 from planner.solve import solve
 from planner.verify import pooled as checked
 from planner.verify import verify
+from tests.seeds import daily
 
-SEEDS = [pytest.param(s, marks=() if s < 430 else pytest.mark.long) for s in range(400, 520)]
+SEEDS = daily(range(400, 520), range(430))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
