@@ -253,6 +253,11 @@ def test_while_one_loads_the_others_answer(site: Site) -> None:
 # --- kills, in each of a worker's states
 
 
+def busy_as_it_serves(name: str, longer_than_s: float = 0.0) -> Callable[[Heartbeat], bool]:
+    """A worker that starts is busy, too."""
+    return lambda beat: beat.worker == name and beat.state is State.SERVING and beat.busy_s > longer_than_s
+
+
 def into_starting(site: Site, name: str = "a", lane: str = "") -> subprocess.Popen[str]:
     worker = site.worker(name, "never_made", lane=lane)
     site.heard(Changed, becomes(name, State.STARTING))
@@ -270,7 +275,7 @@ def into_serving(site: Site, name: str = "a", lane: str = "") -> subprocess.Pope
     worker = site.worker(name, "Hangs", lane=lane)
     site.heard(Changed, becomes(name, State.SERVING))
     site.ask(b"hang", b"hang")
-    site.heard(Heartbeat, lambda beat: beat.worker == name and beat.busy_s > 0)
+    site.heard(Heartbeat, busy_as_it_serves(name))
     return worker
 
 
@@ -279,7 +284,7 @@ def into_loading(site: Site, name: str = "a", lane: str = "") -> subprocess.Pope
     worker = site.worker(name, "Hangs", lane=lane)
     site.heard(Changed, becomes(name, State.SERVING))
     site.order(Load(name, "hang", "v2"))
-    site.heard(Heartbeat, lambda beat: beat.worker == name and beat.busy_s > 0)
+    site.heard(Heartbeat, busy_as_it_serves(name))
     return worker
 
 
@@ -489,7 +494,7 @@ def test_what_a_hanging_worker_has_goes_to_another(site: Site) -> None:
 def test_heartbeats_tell_for_how_long_a_worker_is_busy(site: Site) -> None:
     site.dispatcher()
     into_serving(site)
-    assert site.heard(Heartbeat, lambda beat: beat.busy_s > 0.3).state is State.SERVING
+    site.heard(Heartbeat, busy_as_it_serves("a", longer_than_s=0.3))
 
 
 def test_heartbeats_count_what_was_answered(site: Site) -> None:
