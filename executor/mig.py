@@ -19,8 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, lru_cache
 from typing import Generic, TypeVar
 
 from executor.errors import InvalidPlacementError, UnknownProfileError
@@ -29,6 +28,9 @@ OwnerT = TypeVar("OwnerT")
 
 Multiset = tuple[int, ...]
 """How often each profile of an agreed, ordered list of profile names is held: counts ``(n_profiles,)``."""
+
+Geometry = tuple[tuple[tuple[int, ...], int], ...]
+"""Of some profiles of a GPU: starts and the most instances there can be."""
 
 
 class Variant(StrEnum):
@@ -70,6 +72,9 @@ class Profile:
     sm_count: int | None = field(default=None, compare=False)
     create_s: float = field(default=0.2, compare=False)
     destroy_s: float = field(default=0.2, compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name
@@ -242,6 +247,10 @@ class GpuModel:
             )
         return Placement(profile, starts[start_text])
 
+    def geometry(self, profile_names: Iterable[str]) -> Geometry:
+        """What decides which of these profiles fit; they compare by size alone, so it is part of the key of caches."""
+        return tuple((profile.starts, profile.max_instances) for profile in map(self.profile, profile_names))
+
     def placements(self, profile_names: Iterable[str] | None = None) -> tuple[Placement, ...]:
         """Every placement of ``profile_names`` (default: the standard profiles), by profile, then start."""
         names = self.standard_profile_names if profile_names is None else profile_names
@@ -253,15 +262,16 @@ class GpuModel:
         True iff the GPU offers each of them, no two overlap in memory slices, their compute slices are
         at most the GPU's, and no profile is held more often than its ``max_instances``.
         """
-        ordered = sorted(placements, key=lambda placement: placement.start)
-        if not self._every_placement.issuperset(ordered):
-            return False
-        if any(a.overlaps(b) for a, b in pairwise(ordered)):
-            return False
-        if sum(placement.profile.compute_slices for placement in ordered) > self.compute_slices:
-            return False
-        counts = Counter(placement.profile for placement in ordered)
-        return all(count <= profile.max_instances for profile, count in counts.items())
+        taken = n_compute = 0
+        counts: Counter[str] = Counter()
+        for placement in placements:
+            profile, slices = placement.profile, placement.memory_mask
+            counts[profile.name] += 1
+            if taken & slices or counts[profile.name] > profile.max_instances or placement not in self._every_placement:
+                return False
+            taken |= slices
+            n_compute += profile.compute_slices
+        return n_compute <= self.compute_slices
 
     def layout(self, placements: Iterable[Placement]) -> Layout:
         """The checked layout of these placements.
@@ -282,18 +292,8 @@ class GpuModel:
 
         An A100 has 298 with its five standard profiles. Order: by number of instances, then by start and name.
         """
-        candidates = sorted(self.placements(profile_names), key=lambda placement: placement.sort_key)
-        found: list[tuple[Placement, ...]] = []
-
-        def extend(chosen: tuple[Placement, ...], from_index: int) -> None:
-            found.append(chosen)
-            for index in range(from_index, len(candidates)):
-                if self.fits((*chosen, candidates[index])):
-                    extend((*chosen, candidates[index]), index + 1)
-
-        extend((), 0)
-        found.sort(key=lambda chosen: (len(chosen), [placement.sort_key for placement in chosen]))
-        return tuple(map(Layout, found))
+        names = self.standard_profile_names if profile_names is None else tuple(profile_names)
+        return _layouts(self, names, self.geometry(names))
 
     def maximal_layouts(self, profile_names: Iterable[str] | None = None) -> tuple[Layout, ...]:
         """The layouts to which no placement of ``profile_names`` can be added (19 on an A100)."""
@@ -311,9 +311,40 @@ class GpuModel:
         Every multiset ``(n_profiles,)`` counts instances in the order of ``profile_names``. Layouts touch none of
         the memory slices in ``unavailable``, one bit each.
         """
-        layouts = self.layouts(profile_names)
-        counted = {layout.multiset(profile_names) for layout in layouts if not layout.memory_mask & unavailable}
-        return tuple(sorted(counted, key=lambda multiset: (sum(multiset), multiset)))
+        return _multisets(self, tuple(profile_names), self.geometry(profile_names), unavailable)
+
+
+# Few models and sets of profiles occur in a process, each a thousand times: at every plan that is made or checked.
+@lru_cache(maxsize=64)
+def _layouts(
+    gpu: GpuModel,
+    profile_names: tuple[str, ...],
+    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
+) -> tuple[Layout, ...]:
+    candidates = sorted(gpu.placements(profile_names), key=lambda placement: placement.sort_key)
+    found: list[tuple[Placement, ...]] = []
+
+    def extend(chosen: tuple[Placement, ...], from_index: int) -> None:
+        found.append(chosen)
+        for index in range(from_index, len(candidates)):
+            if gpu.fits((*chosen, candidates[index])):
+                extend((*chosen, candidates[index]), index + 1)
+
+    extend((), 0)
+    found.sort(key=lambda chosen: (len(chosen), [placement.sort_key for placement in chosen]))
+    return tuple(map(Layout, found))
+
+
+@lru_cache(maxsize=256)
+def _multisets(
+    gpu: GpuModel,
+    profile_names: tuple[str, ...],
+    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
+    unavailable: int,
+) -> tuple[Multiset, ...]:
+    layouts = gpu.layouts(profile_names)
+    counted = {layout.multiset(profile_names) for layout in layouts if not layout.memory_mask & unavailable}
+    return tuple(sorted(counted, key=lambda multiset: (sum(multiset), multiset)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from executor.mig import GpuModel, Multiset, Profile
+from executor.mig import Geometry, GpuModel, Multiset, Profile
 from planner.arrays import Bools, Int64s
 from planner.problem import Problem, TenantTerms
 
 COUNT_BITS = 4
 """Bits for one profile's count in a multiset's code: no two layouts hold 16 instances together."""
-
-Geometry = tuple[tuple[tuple[int, ...], int], ...]
-"""Of some profiles of a GPU: starts and the most instances there can be."""
-
-
-def geometry(gpu: GpuModel, profile_names: Sequence[str]) -> Geometry:
-    """What decides which of these profiles fit; profiles compare by size alone, so it is part of the key of caches."""
-    return tuple((profile.starts, profile.max_instances) for profile in map(gpu.profile, profile_names))
 
 
 def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str], unavailable: int = 0) -> tuple[Multiset, ...]:
@@ -33,7 +25,7 @@ def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str], unavailable:
 
     Layouts touch none of the memory slices in ``unavailable``, one bit each.
     """
-    return _feasible(gpu, tuple(profile_names), geometry(gpu, profile_names), unavailable)[0]
+    return _feasible(gpu, tuple(profile_names), gpu.geometry(profile_names), unavailable)[0]
 
 
 @lru_cache(maxsize=256)
@@ -106,7 +98,8 @@ def codes_fit(gpu: GpuModel, profile_names: tuple[str, ...], codes: Int64s, unav
     It is the sum of at most two that have fewer than 8 of each profile: what tenants hold, and the retrainings beside,
     of which there are no more than tenants.
     """
-    return np.isin(codes, _feasible(gpu, profile_names, geometry(gpu, profile_names), unavailable)[1])
+    known = _feasible(gpu, profile_names, gpu.geometry(profile_names), unavailable)[1]
+    return np.asarray(known[np.minimum(np.searchsorted(known, codes), len(known) - 1)] == codes)
 
 
 def joint_states(problem: Problem) -> Int64s:

@@ -24,6 +24,7 @@ from planner.verify.holdings import (
     counts_at_start,
     fits_gpu,
     gains_of,
+    in_common,
     most_goodput,
     retraining_costs,
     rounding,
@@ -88,7 +89,7 @@ def _best_alone(
     # What lasts longer than the window is as long as it.
     lasting = (0, 1) if is_paper else (problem.warm_up_steps(tenant), problem.epoch_steps)
     warm_up, apart = (min(steps, n_steps + 1) for steps in lasting)
-    common = np.array([[index[tuple(map(min, a, b))] for b in index] for a in index])
+    common = in_common(counts)
     large = [profile.is_at_least(problem.gpu.profile(tenant.min_profile)) for profile in problem.profiles]
     barred = np.where(counts[:, large].any(axis=1), 0.0, -np.inf)
     value = np.full((1 + len(tenant.options), n_steps + 1, len(index)), -np.inf)

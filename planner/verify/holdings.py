@@ -60,6 +60,14 @@ def fits_gpu(problem: Problem, counts: Int64s, mask: int = 0) -> Bools:
     return np.isin(counts @ digits, fitting @ digits)
 
 
+def in_common(counts: Int64s) -> Int64s:
+    """The row of what each two rows have in common; each part of a row is a row, ``(n, n_profiles) → (n, n)``."""
+    digits = (1 + counts.max(initial=0)) ** np.arange(counts.shape[1])
+    codes = counts @ digits
+    order = np.argsort(codes)
+    return np.asarray(order[np.searchsorted(codes[order], np.minimum(counts[:, None], counts) @ digits)])
+
+
 def counts_at_start(problem: Problem, tenant: TenantTerms, step: int, *, of_all: bool = False) -> Multiset | None:
     """What inference holds when the window opens, as far as it serves the tenant in ``step``; ``None``: that is free.
 

@@ -21,7 +21,7 @@ from planner.arrays import Bools, Floats, Int64s, sums_before
 from planner.plan import Certificate
 from planner.problem import Problem
 from planner.verify.floors import with_floor
-from planner.verify.holdings import counts_at_start, gains_of, retraining_costs
+from planner.verify.holdings import counts_at_start, gains_of, in_common, retraining_costs
 
 MOST_STATES = 16
 """States at most that are told apart."""
@@ -89,7 +89,7 @@ def best_pooled(
     rows = [*product(*(range(len(own.gains)) for own in told))]
     summed = [others + sum(own.gains[level] for own, level in zip(told, row, strict=True)) for row in rows]
     earned, paid = sums_before(np.stack(summed), axis=1), sums_before(prices @ counts.T)
-    common = np.array([[index[tuple(map(min, a, b))] for b in index] for a in index])
+    common = in_common(counts)
     value = np.full((len(rows), n_steps + 1, len(index)), -np.inf)
     value[0, 0, first] = 0.0
     barred = np.where(held, 0.0, -np.inf)

@@ -15,17 +15,9 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from executor.mig import GpuModel, Layout, Multiset, Placement
+from executor.mig import Geometry, GpuModel, Layout, Multiset, Placement
 from planner.arrays import Bools, Int64s
-from planner.counts import (
-    COUNT_BITS,
-    Geometry,
-    codes_fit,
-    codes_of,
-    feasible_multisets,
-    geometry,
-    large_enough_profiles,
-)
+from planner.counts import COUNT_BITS, codes_fit, codes_of, feasible_multisets, large_enough_profiles
 from planner.plan import ANYWHERE
 from planner.problem import GainTable, Problem
 
@@ -135,7 +127,7 @@ def layout_table(gpu: GpuModel, profile_names: tuple[str, ...], counted: tuple[s
 
     With ``counted`` profiles, their placements are forgotten and these are all that may be held beside them.
     """
-    return _layout_table(gpu, profile_names, counted, geometry(gpu, profile_names))
+    return _layout_table(gpu, profile_names, counted, gpu.geometry(profile_names))
 
 
 @lru_cache(maxsize=16)
