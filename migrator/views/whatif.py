@@ -55,7 +55,8 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, conf
 
 _SIMULATED = (
     "simulated: the mean of whole runs with these seeds, over all windows, ± its standard error. kept: with room for "
-    "39 of 40 such means of three other seeds. assumed: what is kept at a value is kept at every easier one."
+    "39 of 40 such means of three other seeds, and for what values beside it keep less. assumed: what is kept at a "
+    "value is kept at every easier one."
 )
 
 _STANDS_ON = (
@@ -68,7 +69,7 @@ _STANDS_ON = (
 def trial_text(trial: Trial, conditions: Sequence[Condition]) -> str:
     """A value, what was kept there with which seeds, and whether that will do."""
     seeds = f"seed{'s' if len(trial.seeds) > 1 else ''} {', '.join(map(str, trial.seeds))}"
-    word = {Verdict.HOLDS: "kept", Verdict.FAILS: "not kept", Verdict.NOT_SHOWN: "kept by less than the noise"}
+    word = {Verdict.HOLDS: "kept", Verdict.FAILS: "not kept", Verdict.NOT_SHOWN: "kept by too little"}
     shares = ", ".join(map(_share_text, conditions, trial.shares))
     return f"{trial.choice}: {shares} ({seeds}): {word[trial.verdict]}"
 

@@ -113,7 +113,7 @@ class Trial:
         seeds: With which seeds.
         shares: What was kept of each condition.
         verdict: ``holds``: all are kept, with room for the noise; ``fails``: the mean of one is not; ``not shown``:
-            kept by less than the noise.
+            kept by less than the noise, or by too little for how uneven the values around it are.
     """
 
     choice: Choice
@@ -125,7 +125,7 @@ class Trial:
 def _verdict(condition: Condition, share: Share) -> Verdict:
     if share.mean is None:
         return Verdict.FAILS
-    spare = (share.mean - condition.share) * (1 if condition.sign == ">=" else -1)
+    spare = condition.spare(share.mean)
     if spare < -_EPS:
         return Verdict.FAILS
     return Verdict.HOLDS if spare + _EPS >= share.room else Verdict.NOT_SHOWN
@@ -150,7 +150,7 @@ class Confirmed:
         start: The plans' answer, cut to what the tolerance justifies; the easiest value where they have none.
         trials: Everything that was simulated, from the easy end to the hard one.
         seeds: With which the ends are judged.
-        holds: The answer: the last value that is kept; the easiest one also where that is by less than the noise.
+        holds: The answer: the last value that is kept; the easiest one also where that is by too little.
         breaks: The first value that is not kept; ``None`` where all are.
     """
 
@@ -172,20 +172,9 @@ def confirm(
 
     ``tell`` hears of each value as it is judged.
     """
-    line = _Line(found)
-    seeds = tuple(range(seed, seed + N_SEEDS))
-    runs: dict[tuple[Choice, int], Kept | None] = {}
-    trials: dict[Choice, Trial] = {}
-
-    def judge(choices: Sequence[Choice], seeds: Sequence[int]) -> None:
-        new = [(choice, one) for choice in choices for one in seeds if (choice, one) not in runs]
-        runs.update(zip(new, simulate(new) if new else (), strict=True))
-        for choice in choices:
-            if choice not in trials or trials[choice].seeds != tuple(seeds):
-                own = {one: runs[choice, one] for one in seeds}
-                trials[choice] = _trial(found.conditions, choice, own, weights)
-                tell(trials[choice])
-
+    line, seeds = _Line(found), tuple(range(seed, seed + N_SEEDS))
+    court = _Court(found.conditions, line, seeds, weights, simulate, tell)
+    judge, trials = court.judge, court.trials
     tries = line.first()
     held: Choice | None = None
     broken: Choice | None = None
@@ -204,6 +193,10 @@ def confirm(
         elif broken is not None and trials[broken].verdict is not Verdict.FAILS:
             held = broken if trials[broken].verdict is Verdict.HOLDS else held
             broken, up = line.away(broken, up), 2 * up
+        elif held is not None and not court.is_steady(held, broken):
+            trials[held] = replace(trials[held], verdict=Verdict.NOT_SHOWN)
+            tell(trials[held])
+            held, down = line.away(held, -down), 2 * down
         elif (middle := line.middle(held, broken)) is not None:
             judge([middle], seeds)
             if trials[middle].verdict is Verdict.NOT_SHOWN:
@@ -216,6 +209,80 @@ def confirm(
         held = every[0].choice
     ends = (None if one is None else trials[one] for one in (held, broken))
     return Confirmed(line.start, every, seeds, *ends)
+
+
+class _Court:
+    """What was simulated, and what is to be said of it.
+
+    Attributes:
+        trials: Every value's, with the most seeds so far.
+        alone: Every value's with the config's seed.
+    """
+
+    def __init__(
+        self,
+        conditions: Sequence[Condition],
+        line: _Line,
+        seeds: tuple[int, ...],
+        weights: Mapping[str, float],
+        simulate: Simulated,
+        tell: Callable[[Trial], None],
+    ) -> None:
+        self._conditions, self._line, self._seeds = conditions, line, seeds
+        self._weights, self._simulate, self._tell = weights, simulate, tell
+        self._runs: dict[tuple[Choice, int], Kept | None] = {}
+        self.trials: dict[Choice, Trial] = {}
+        self.alone: dict[Choice, Trial] = {}
+
+    def judge(self, choices: Sequence[Choice], seeds: tuple[int, ...]) -> None:
+        """Simulate what is not yet, and tell of each value that had other seeds."""
+        new = [(choice, one) for choice in choices for one in seeds if (choice, one) not in self._runs]
+        self._runs.update(zip(new, self._simulate(new) if new else (), strict=True))
+        for choice in choices:
+            if choice not in self.trials or self.trials[choice].seeds != seeds:
+                self.trials[choice] = self._trial(choice, seeds)
+                self.alone.setdefault(choice, self._trial(choice, seeds[:1]))
+                self._tell(self.trials[choice])
+
+    def _trial(self, choice: Choice, seeds: tuple[int, ...]) -> Trial:
+        return _trial(self._conditions, choice, {one: self._runs[choice, one] for one in seeds}, self._weights)
+
+    def is_steady(self, held: Choice, broken: Choice | None) -> bool:
+        """Whether values beside the last one that is kept say nothing against it.
+
+        Chance decides between plans of unlike worth where an easier value kept less than a harder one: the value has
+        as much room then. And where what is kept falls off a cliff, seeds differ in where: the value, the next harder
+        one that all seeds judged, and the one opposite to that keep the conditions on average.
+        """
+        if not isinstance(held.value, float | Factor):
+            return True
+        line, hardness = self._line, self._line.hardness
+        judged = [
+            one for one in self.trials if self.trials[one].seeds == self._seeds and hardness(one) > hardness(held)
+        ]
+        harder = min(judged, key=hardness, default=None)
+        easier = None if harder is None else line.opposite(held, harder)
+        if easier is not None and easier not in self.alone:
+            self.judge([easier], self._seeds[:1])
+        last = math.inf if broken is None else hardness(broken)
+        ordered = [self.alone[one] for one in sorted(self.alone, key=hardness) if hardness(one) <= last]
+        for number, condition in enumerate(self._conditions):
+
+            def spare(trial: Trial, number: int = number, condition: Condition = condition) -> float | None:
+                mean = trial.shares[number].mean
+                return None if mean is None else condition.spare(mean)
+
+            known = np.array([one for trial in ordered if (one := spare(trial)) is not None])
+            own = spare(self.trials[held]) or 0.0
+            if own + _EPS < (np.maximum.accumulate(known[::-1])[::-1] - known).max():
+                return False
+            if harder is None or easier is None:
+                continue
+            three = spare(self.alone[easier]), spare(self.alone[held]), spare(self.trials[harder])
+            before, here, beyond = (0.0 if one is None else one for one in three)
+            if None not in three and 2 * own + before - here + beyond < -_EPS:
+                return False
+        return True
 
 
 class _Line:
@@ -260,6 +327,12 @@ class _Line:
             return []
         thirds = (self._rounded(held, first + part * width / 3, width / 3) for part in (1, 2))
         return [one for one in dict.fromkeys(thirds) if one not in (held, broken)]
+
+    def opposite(self, held: Choice, harder: Choice) -> Choice | None:
+        """The value as far from the one as the harder one is, to the easy side; ``None`` beyond the grid."""
+        width = number_of(held) - number_of(harder)
+        there = self._rounded(held, number_of(held) + width, width)
+        return there if self.hardness(there) > self.hardness(self._grid[0]) else None
 
     def middle(self, held: Choice | None, broken: Choice | None) -> Choice | None:
         """The value half way, where the ends have moved further apart than twice the tolerance."""

@@ -61,6 +61,10 @@ class Condition:
     def __str__(self) -> str:
         return f"{self.metric}{'' if self.tenant is None else f':{self.tenant}'}{self.sign}{self.share:g}"
 
+    def spare(self, share: float) -> float:
+        """By how much the share keeps it; below 0 where it does not."""
+        return share - self.share if self.sign == ">=" else self.share - share
+
     def value(self, outcome: Outcome) -> float | None:
         """What the plan of a point promises, as a share; ``None`` where it cannot be told."""
         found: float | None
@@ -84,7 +88,7 @@ class Condition:
         if self.sign == "<=" and most is not None:
             # A better plan would have more, so the bound has to keep it.
             return _first(most <= self.share + _EPS, value > self.share + _EPS)
-        holds = value >= self.share - _EPS if self.sign == ">=" else value <= self.share + _EPS
+        holds = self.spare(value) >= -_EPS
         is_last_word = outcome.gap is not None and outcome.gap <= OPTIMAL_GAP
         return _first(holds, is_last_word or (most is not None and most < self.share - _EPS))
 

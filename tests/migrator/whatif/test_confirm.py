@@ -154,6 +154,30 @@ def test_where_the_first_seed_misleads_the_ends_close_in_again() -> None:
     assert len(asked) <= 60
 
 
+def test_at_a_cliff_the_answer_stands_back_from_it_unless_as_much_is_to_spare() -> None:
+    for spare, limit in ((0.001, 0.56), (0.1, 0.57)):
+        answer, _, _ = kept(
+            promised("max:load", 0.567), lambda load, _, spare=spare: 0.5 + spare if load < 0.571 else 0.4
+        )
+        assert answer.holds is not None
+        assert answer.breaks is not None
+        assert 0.95 * limit < number_of(answer.holds.choice) <= limit
+        assert 0.57 < number_of(answer.breaks.choice) < 0.59
+        told = {one.choice.text: one.verdict for one in answer.trials}
+        assert told["0.57"] is (Verdict.NOT_SHOWN if spare == 0.001 else Verdict.HOLDS)
+
+
+def test_where_an_easier_value_kept_less_the_answer_has_as_much_to_spare() -> None:
+    def dips(load: float, _: int) -> float:
+        return 0.9 - 0.7 * load - (0.08 if 0.42 < load < 0.48 else 0.0)
+
+    answer, _, _ = kept(promised("max:load", 0.45), dips)
+    assert answer.holds is not None
+    assert answer.breaks is not None
+    assert dips(number_of(answer.holds.choice), 0) >= 0.5 + 0.045
+    assert number_of(answer.breaks.choice) > 0.571
+
+
 def test_an_easy_end_that_is_kept_by_less_than_the_noise_is_the_answer_and_called_so() -> None:
     answer, _, _ = kept(promised("max:load=0.699..2", 0.65), noisy)
     assert answer.holds is not None
