@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import re
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +231,9 @@ def some_lines(path: Path) -> bytes:
 def test_a_file_of_which_one_byte_differs_is_refused(path: Path) -> None:
     raw = some_lines(path)
     told: set[str] = set()
-    for position, byte in product(range(len(raw)), range(256)):
-        if raw[position] != byte:
+    for position in range(len(raw)):
+        others = {*range(position % 8, 256, 8), *(raw[position] ^ 1 << bit for bit in range(8))}
+        for byte in others - {raw[position]}:
             try:
                 Records(path)._read(raw[:position] + bytes([byte]) + raw[position + 1 :])
             except JournalError as error:

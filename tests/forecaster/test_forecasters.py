@@ -12,6 +12,7 @@ from forecaster.ewma import Ewma
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast, Forecaster
 from forecaster.naive import SeasonalNaive
 from forecaster.short_term import ShortTerm
+from tests.seeds import daily
 
 AZURE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "azure_llm_2023"
 
@@ -128,7 +129,7 @@ def test_paths_fill_the_quantiles(forecaster: Forecaster) -> None:
 
 
 @every_forecaster
-@pytest.mark.parametrize("n_history", [300, 700])
+@pytest.mark.parametrize("n_history", daily([300, 700], [300]))
 def test_the_band_covers_about_nine_tenths(forecaster: Forecaster, n_history: int) -> None:
     covered = coverage(forecaster, correlated_rates(3000, seed=9, n_tenants=3), n_history, n_steps=100)
     np.testing.assert_allclose(covered, 0.9, atol=0.05)

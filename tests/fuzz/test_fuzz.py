@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.cases import KINDS
 from tests.fuzz.judge import Originals, judged, kind_of, originals_of
 
-SEED, N_CASES = 12, 130
+SEED, N_CASES = 12, 80
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ SEEDS: dict[Callable[[int], Problem], range] = {
 }
 SLOW = {any_paper_problem: {3, 16, 54}, any_physical_problem: {7, 9, 15, 29, 30}, pooled_problem: {17, 40}}
 """Those that take the oracle a second or more."""
-QUICK = {any_paper_problem: range(70), any_physical_problem: range(45), pooled_problem: range(30)}
+QUICK = {any_paper_problem: range(40), any_physical_problem: range(26), pooled_problem: range(18)}
 DRAWN = {any_paper_problem: range(140), any_physical_problem: range(80), pooled_problem: range(160)}
 """Those that have to cover what there is."""
 

@@ -42,7 +42,7 @@ STEP = [(model, "step", seed) for model in ("paper", "physical") for seed in ran
 WINDOW = [("paper", per, seed) for per in ("window", "mixed") for seed in range(60, 100)]
 WINDOW += [("physical", per, seed) for per in ("window", "mixed") for seed in range(30, 50)]
 FLOORED = STEP + WINDOW
-QUICK = FLOORED[::3]
+QUICK = FLOORED[1::5]
 EVERY = [pytest.param(key, id=str(key), marks=() if key in QUICK else pytest.mark.long) for key in FLOORED]
 
 
@@ -356,7 +356,7 @@ BETWEEN = 8.0
 """Hundredths at which single instances, for a step or two, decide what can be had."""
 
 CONTESTED = range(24)
-QUICKLY = CONTESTED[::4]
+QUICKLY = CONTESTED[::6]
 
 
 def contested(seed: int) -> Problem:

@@ -42,6 +42,7 @@ from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.resuming import begun, cuts, same, taken_up
 from tests.migrator.execution.test_seams import changed_after, dies_while_serving, drawing, faulty, until
 from tests.migrator.log import records
+from tests.seeds import daily
 
 ROLLING: dict[str, Any] = {
     "planner.replan_every_s": 10,
@@ -185,7 +186,7 @@ def test_where_planning_fails_the_running_plan_goes_on(tmp_path: Path, monkeypat
 DRAWN = {"window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 4}
 
 
-@pytest.mark.parametrize("moment_s", [3.2, 11.7, 24.1, 38.9, 52.5])
+@pytest.mark.parametrize("moment_s", daily([3.2, 11.7, 24.1, 38.9, 52.5], [11.7, 38.9]))
 def test_a_run_that_plans_anew_does_not_know_what_comes(tmp_path: Path, moment_s: float) -> None:
     data = changed(SMALL, DRAWN | {"planner.replan_every_s": 4, "planner.replan_schedules": 1})
     setting, traffic = assemble(validate_config(data, "small"), "small")
@@ -352,7 +353,7 @@ TROUBLED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", daily(range(1, 5), range(1, 3)))
 def test_a_run_that_plans_anew_among_refusals_ends_and_keeps_every_rule(seed: int) -> None:
     changes = TROUBLED | {"seed": seed, "planner.replan_every_s": 10}
     read = rolled(changes)

@@ -53,7 +53,7 @@ def run(kind: str, every_s: float | str) -> ReadLog:
         folder = Path(name)
         changes: dict[str, Any] = {
             "planner.replan_every_s": every_s,
-            "planner.replan_schedules": 20,
+            "planner.replan_schedules": 4,
             "forecast.n_paths": 16,
             "forecast.history_s": 60,
         }

@@ -182,13 +182,13 @@ def assert_best(window: list[TurnTenant]) -> None:
     assert fluid.value(*settled(FREE.course(window, WINDOW_S))) == pytest.approx(best)
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=30)
 @given(st.lists(tenants(options()), min_size=1, max_size=2))
 def test_no_order_pace_or_choice_of_retrainings_is_better(window: list[TurnTenant]) -> None:
     assert_best(window)
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=30)
 @given(windows())
 def test_none_is_better_over_all_ways_the_window_may_go_with_checkpoints(window: list[TurnTenant]) -> None:
     assert_best(window)
