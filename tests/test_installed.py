@@ -23,6 +23,7 @@ import pytest
 from migrator.cli import command_line
 from migrator.commands.verbs import Verb
 from tests.migrator.conftest import PAPER_PROBLEM, SMALL
+from tests.seeds import daily
 from tests.standin.cards import A100_80
 from tests.standin.fixtures import MakeStandIn
 
@@ -149,7 +150,7 @@ def make_small(folder: Path, known: set[Path]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["README.md", "docs/start.md"])
+@pytest.mark.parametrize("name", daily(["README.md", "docs/start.md"], ["README.md"]))
 def test_every_command_of_a_page_works_in_order_outside_the_repository(
     environment: Path, tmp_path: Path, name: str
 ) -> None:

@@ -16,7 +16,7 @@ from benchmarks.paper.statistics import results_in
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
 RESULTS = pd.concat(results_in(DOCUMENT).values()).dropna(subset="arrivals")
-POLICIES = ("paris", "whole", "static", "oracle")
+POLICIES = ("paris", "whole", "static")
 MATCH = matches_of(MAIN)[0]
 
 

@@ -264,7 +264,7 @@ def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) 
     "arguments", [["--vary", "load=1,4"], ["--find", "max:load=0.5..4", "--keep", "goodput>=0.5", "--plans-only"]]
 )
 def test_a_load_above_three_is_warned_of(call, write_config, arguments: list[str]) -> None:
-    path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}, "windows": 1})
+    path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}, "windows": 1, "planner.max_schedules": 2})
     err = call("whatif", path, *arguments, "--jobs", 1)[2]
     assert err.count("warning: load is 4: at 1 the tenants") == 1
 

@@ -218,7 +218,7 @@ def test_a_run_among_refusals_cut_anywhere_and_resumed_is_the_run_that_was_never
     policy = policy_of("migrator")
     whole = begun(tmp_path / "run", policy, changes=CUT)
     assert log_in(whole, tmp_path).of(recorded.PlanRevised)
-    for cut in list(cuts(whole))[::29]:
+    for cut in list(cuts(whole))[::58]:
         (tmp_path / "run" / EVENTS_FILE).write_bytes(cut)
         assert same(taken_up(tmp_path / "run", policy)) == same(whole)
 

@@ -63,7 +63,7 @@ def plans(log: ReadLog) -> list[recorded.Plan | None]:
 def test_a_real_gpu_gets_the_plans_and_calls_of_the_simulated_one_by_either_backend(
     call, standin, tmp_path: Path
 ) -> None:
-    little = ("max_schedules=10", "replan_every_s=50", "replan_schedules=4")
+    little = ("max_schedules=2", "replan_every_s=100", "replan_schedules=2")
     asked = ["run", QUICKSTART, "--windows", "2", *(part for one in little for part in ("--set", f"planner.{one}"))]
     assert call(*asked, "--out", "sim")[0] == 0
     sim = read_log(Path("sim"))

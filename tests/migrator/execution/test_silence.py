@@ -57,7 +57,7 @@ from tests.standin.standin import (
     StandIn,
 )
 
-N_HISTORIES = int(os.environ.get("MIGRATOR_HISTORIES", "30"))
+N_HISTORIES = int(os.environ.get("MIGRATOR_HISTORIES", "16"))
 
 WINDOW_S, N_WINDOWS, SILENT_S = 30, 2, 12
 

@@ -181,7 +181,7 @@ def random_window(draw_seed, n_tenants=2, n_steps=14):
     )
 
 
-@settings(derandomize=True, max_examples=20)
+@settings(derandomize=True, max_examples=12)
 @given(seed=st.integers(0, 10_000), n_tenants=st.integers(1, 3))
 def test_plans_keep_the_rules_and_their_objective_is_what_they_earn(seed, n_tenants):
     problem = random_window(seed, n_tenants)
@@ -189,7 +189,7 @@ def test_plans_keep_the_rules_and_their_objective_is_what_they_earn(seed, n_tena
     assert found.violations == ()
 
 
-@settings(derandomize=True, max_examples=15)
+@settings(derandomize=True, max_examples=8)
 @given(seed=st.integers(0, 10_000))
 def test_what_the_program_promises_is_what_the_lifetimes_earn(seed):
     problem = random_window(seed)
