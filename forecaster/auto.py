@@ -22,7 +22,7 @@ from forecaster.expert import (
     N_NEAR_GROUPS,
     Expert,
     IntArray,
-    Window,
+    RecentWindow,
     group_of,
     outcomes_at,
     pinball,
@@ -32,10 +32,10 @@ from forecaster.forecast import FloatArray, Forecast
 from forecaster.short_term import SPANS, ShortTerm
 from forecaster.spread import check_counts, error_targets, forecast_from_bands
 
-WINDOWS = tuple(map(Window, (30, 60, 120, 300, 600, 1800)))
+WINDOWS = tuple(map(RecentWindow, (30, 60, 120, 300, 600, 1800)))
 """In the order in which they are preferred where they are as good; of a short history the longer ones see all."""
 
-LAST_RESORT = Window(300)
+LAST_RESORT = RecentWindow(300)
 """What is asked where every expert failed."""
 
 FAILED = " failed "
@@ -149,7 +149,7 @@ def _named(names: list[str], weights: FloatArray) -> str:
 
 
 def _level_steps(expert: Expert) -> int:
-    return expert.length_steps if isinstance(expert, Window) else SPANS[-1]
+    return expert.length_steps if isinstance(expert, RecentWindow) else SPANS[-1]
 
 
 def _past_origins(n_history: int) -> IntArray:

@@ -3,7 +3,7 @@
 An *expert* looks at each tenant alone and gives quantiles, at the levels :data:`LEVELS`, of the steps after a moment,
 an *origin*: origin o is known by the steps before o. *Lead* h of an origin o is the step o + h. Asking an expert at
 past origins tells how good it has been on this history, because what it says at an origin depends on nothing after it.
-The simplest one stands here: :class:`Window`.
+The simplest one stands here: :class:`RecentWindow`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def pinball(quantiles_rps: FloatArray, came_rps: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RecentWindow:
     """What came in the last ``length_steps`` steps comes again, in any order: their quantiles, at every lead the same.
 
     Attributes:

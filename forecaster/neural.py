@@ -109,7 +109,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FittedOn:
     """What a model was fitted on: a part of a series.
 
     Attributes:
@@ -147,7 +147,7 @@ def fit(
     folder: Path,
     recipe: Recipe,
     series: Sequence[FloatArray],
-    seen: Sequence[Seen],
+    seen: Sequence[FittedOn],
     *,
     n_updates: int,
     resume: bool = False,
@@ -276,7 +276,7 @@ class _Training:
         self.curve.append(Check(self.update, float(np.mean(losses)), held_out))
         return self.curve[-1]
 
-    def save(self, folder: Path, seen: Sequence[Seen]) -> None:
+    def save(self, folder: Path, seen: Sequence[FittedOn]) -> None:
         """Write the model as it is now, and what going on takes; each file whole or not at all."""
         import torch  # noqa: PLC0415 (heavy, and of the extra `neural`)
         from safetensors.torch import save  # noqa: PLC0415 (of the extra `neural`)
@@ -307,7 +307,7 @@ class _Training:
         _write(folder / FACTS_FILE, lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def _progress(folder: Path, recipe: Recipe, seen: Sequence[Seen]) -> Mapping[str, Any] | None:
+def _progress(folder: Path, recipe: Recipe, seen: Sequence[FittedOn]) -> Mapping[str, Any] | None:
     """What a fitting that was broken off left in the folder; ``None`` where it has not begun."""
     import torch  # noqa: PLC0415 (heavy, and of the extra `neural`)
 
@@ -359,7 +359,7 @@ class Learned:
         """
         facts = _facts(folder)
         self.folder, self.recipe = folder, Recipe(**facts["recipe"])
-        self.seen = tuple(Seen(**one) for one in facts["seen"])
+        self.seen = tuple(FittedOn(**one) for one in facts["seen"])
         self.curve = tuple(Check(**one) for one in facts["learning_curve"])
         self._weights_sha256 = facts["weights_sha256"]
         self._raw = self._weights()
@@ -451,7 +451,7 @@ def _facts(folder: Path) -> Mapping[str, Any]:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         schema, made_with = facts["schema"], dict(facts["versions"])
         Recipe(**facts["recipe"])
-        [Seen(**one) for one in facts["seen"]]
+        [FittedOn(**one) for one in facts["seen"]]
         [Check(**one) for one in facts["learning_curve"]]
         levels, _ = facts["quantile_levels"], facts["weights_sha256"]
     except FileNotFoundError:

@@ -82,7 +82,7 @@ class Share:
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
+class ForecastScore:
     """How well trials did, over all steps, at one lead, or on the window's total. Rates are in requests a second.
 
     Attributes:
@@ -108,7 +108,7 @@ class Pooled:
     """The scores of one series, or of several with the same weight each, as figures. Rates are in requests a second.
 
     Attributes:
-        mae_rps: As of a :class:`Score`, as are the next three.
+        mae_rps: As of a :class:`ForecastScore`, as are the next three.
         bias_rps: Mean of forecast − came.
         wape: ``None`` where nothing came in one of the series.
         pinball_rps: Mean over quantile levels and values.
@@ -174,7 +174,7 @@ def rolling(
     )
 
 
-def score(trials: Trials, lead: int | None = None) -> Score:
+def score(trials: Trials, lead: int | None = None) -> ForecastScore:
     """The score over all steps, or at the step ``lead`` (1 is the first) alone.
 
     Raises:
@@ -191,7 +191,7 @@ def score(trials: Trials, lead: int | None = None) -> Score:
     )
 
 
-def score_of_total(trials: Trials) -> Score:
+def score_of_total(trials: Trials) -> ForecastScore:
     """The score on the window's total, as the mean rate over the window."""
     total_quantiles = np.moveaxis(trials.total_quantiles_rps, 1, 0)
     return _score(trials, trials.came_rps.mean(axis=1), trials.mean_rps.mean(axis=1), total_quantiles)
@@ -203,7 +203,7 @@ def bands_of(levels: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(1 - 2 * level, 9) for level in sorted(known) if level < 0.5 and round(1 - level, 9) in known)
 
 
-def pooled(scores: Sequence[Score]) -> Pooled:
+def pooled(scores: Sequence[ForecastScore]) -> Pooled:
     """The scores as figures: means over series, and coverages with intervals."""
     relative = [one.pinball_rps / one.came_rps if one.came_rps > 0 else None for one in scores]
     return Pooled(
@@ -240,12 +240,12 @@ def _coverage(within: Sequence[NDArray[np.int64]]) -> Share:
     return Share(value, low, high)
 
 
-def _score(trials: Trials, came: FloatArray, mean: FloatArray, quantiles: FloatArray) -> Score:
+def _score(trials: Trials, came: FloatArray, mean: FloatArray, quantiles: FloatArray) -> ForecastScore:
     """Of values that came and their forecasts, ``(k, …)``, quantiles ``(Q, k, …)``."""
     errors, below = mean - came, came - quantiles
     weights = np.array(trials.quantile_levels).reshape(-1, *[1] * came.ndim)
     absolute, total = np.abs(errors), float(came.sum())
-    return Score(
+    return ForecastScore(
         came_rps=float(came.mean()),
         bias_rps=float(errors.mean()),
         mae_rps=float(absolute.mean()),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.commands.running import OnGpu, begin, warn_of_slow_plans
-from migrator.comparison import Fairness, Score, matches_of, score_of, told_apart, with_hindsight
+from migrator.comparison import Fairness, MatchScore, matches_of, score_of, told_apart, with_hindsight
 from migrator.config import Config, read_config
 from migrator.console import warn_of
 from migrator.errors import ConfigError, MigratorError
@@ -257,7 +257,7 @@ class Comparison:
         scores: What came of each policy on each segment.
     """
 
-    scores: tuple[Score, ...]
+    scores: tuple[MatchScore, ...]
     n_segments: int = 1
 
     def to_json(self) -> Row:

@@ -62,7 +62,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class MatchScore:
     """What came of a match.
 
     Attributes:
@@ -165,7 +165,7 @@ def _on_segment(config: Config, later_s: int) -> Config:
     return config.model_copy(update={"tenants": tenants})
 
 
-def score_of(match: Match) -> Score:
+def score_of(match: Match) -> MatchScore:
     """The match simulated; same match, same score.
 
     Raises:
@@ -181,7 +181,7 @@ def score_of(match: Match) -> Score:
     if log.header.sharing == "shares":
         strength = setting.config.simulation.interference
         notes = (*notes, ("interference", f"{policy.name}: {strength:g} of what Mudi measured, see docs/policies.md"))
-    return Score(
+    return MatchScore(
         policy=policy.name,
         workload=setting.config.name,
         segment=match.segment,
@@ -328,11 +328,11 @@ def with_hindsight(matches: Sequence[Match]) -> list[Match]:
     return [*matches, *(match for place, match in needed.items() if place not in asked)]
 
 
-def told_apart(scores: Sequence[Score], n_asked: int) -> tuple[Score, ...]:
+def told_apart(scores: Sequence[MatchScore], n_asked: int) -> tuple[MatchScore, ...]:
     """The first ``n_asked`` scores, with what not knowing the arrivals cost in a class of its own: by ``oracle``'s."""
     known = {(score.workload, score.segment): score.accounts for score in scores if score.policy == CEILING}
 
-    def apart(score: Score) -> Score:
+    def apart(score: MatchScore) -> MatchScore:
         ceiling = known.get((score.workload, score.segment)) if score.has_partitions else None
         if ceiling is None:
             return score
@@ -342,7 +342,7 @@ def told_apart(scores: Sequence[Score], n_asked: int) -> tuple[Score, ...]:
     return tuple(map(apart, scores[:n_asked]))
 
 
-def standings(scores: Sequence[Score]) -> tuple[Standing, ...]:
+def standings(scores: Sequence[MatchScore]) -> tuple[Standing, ...]:
     """One for each policy, in the order in which they first appear; the first is the reference of differences."""
     names = list(dict.fromkeys(score.policy for score in scores))
     own = {name: [score for score in scores if score.policy == name] for name in names}
@@ -369,7 +369,7 @@ def _gap_closed(total: Totals, floor: Totals | None, ceiling: Totals | None) -> 
     return (total.correct - floor.correct) / (ceiling.correct - floor.correct)
 
 
-def _difference(own: Sequence[Score], reference: Sequence[Score]) -> Difference:
+def _difference(own: Sequence[MatchScore], reference: Sequence[MatchScore]) -> Difference:
     by_place = {(score.workload, score.segment): score.total.goodput_pct or 0.0 for score in reference}
     by_segment: defaultdict[int, list[float]] = defaultdict(list)
     for score in own:

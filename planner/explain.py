@@ -77,7 +77,7 @@ class PoolStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LayoutChoice:
     """One layout in the stretch; all figures are expected goodput in requests, over all tenants.
 
     Attributes:
@@ -120,8 +120,8 @@ class Explanation:
     from_step: int
     to_step: int
     tenants: tuple[TenantStep, ...]
-    held: Choice
-    alternatives: tuple[Choice, ...]
+    held: LayoutChoice
+    alternatives: tuple[LayoutChoice, ...]
     n_compared: int
     reason: str
     pools: tuple[PoolStep, ...] = ()
@@ -241,7 +241,7 @@ class _Layouts:
     Attributes:
         columns: Each tenant's column of its gain table once everything serves, ``(n, n_tenants)``.
         roles: Row by role; ``before`` and ``after`` are missing where there is none or it does not fit.
-        step, stretch, switching: Goodput as that of a :class:`Choice`, ``(n,)`` each.
+        step, stretch, switching: Goodput as that of a :class:`LayoutChoice`, ``(n,)`` each.
     """
 
     def __init__(self, problem: Problem, own: Sequence[Course], stretch: _Stretch, step: int) -> None:
@@ -305,7 +305,7 @@ class _Layouts:
                 lost += settled[columns[:, m]] - settled[kept[:, m]]
         return lost
 
-    def choice(self, row: int) -> Choice:
+    def choice(self, row: int) -> LayoutChoice:
         """The layout in that row."""
         number, held_by = int(self._rows[row]), self._problem.holder_of
         held = in_order(self._sets.entries(number))
@@ -314,7 +314,7 @@ class _Layouts:
             own = [table.multisets[column] for table, column in zip(self._tables, self.columns[row], strict=True)]
             holds = [profiles_of(self._problem, multiset) for multiset in own]
         roles = tuple(role for role, at in self.roles.items() if at == row)
-        return Choice(roles, tuple(holds), *(float(f[row]) for f in (self.step, self.stretch, self.switching)))
+        return LayoutChoice(roles, tuple(holds), *(float(f[row]) for f in (self.step, self.stretch, self.switching)))
 
     def listed(self, n_alternatives: int) -> list[int]:
         """Rows by descending ``net``: the best of each joint multiset, and what is held before and after."""
@@ -340,7 +340,12 @@ def _tenant_step(course: Course, step: int) -> TenantStep:
 
 
 def _reason(
-    problem: Problem, plan: MigPlan, stretch: _Stretch, layouts: _Layouts, held: Choice, others: Sequence[Choice]
+    problem: Problem,
+    plan: MigPlan,
+    stretch: _Stretch,
+    layouts: _Layouts,
+    held: LayoutChoice,
+    others: Sequence[LayoutChoice],
 ) -> str:
     if stretch.fixed_because:
         return f"The plan has no choice here: {stretch.fixed_because}."
@@ -366,7 +371,7 @@ def _reason(
     )
 
 
-def _why_it_changes(problem: Problem, held: Choice, before: Choice | None, until: str) -> str:
+def _why_it_changes(problem: Problem, held: LayoutChoice, before: LayoutChoice | None, until: str) -> str:
     if before is None:
         others = " and the memory slices that are not ours" if problem.unavailable else ""
         return f": what was held before does not fit beside the retrainings{others}."

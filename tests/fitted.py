@@ -12,10 +12,10 @@ import pytest
 
 from forecaster import neural
 from forecaster.forecast import QUANTILE_LEVELS
-from forecaster.neural import Check, Recipe, Seen
+from forecaster.neural import Check, FittedOn, Recipe
 
 
-def fitted_folder(made: Path, recipe: Recipe, seen: Sequence[Seen], monkeypatch: pytest.MonkeyPatch) -> Path:
+def fitted_folder(made: Path, recipe: Recipe, seen: Sequence[FittedOn], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make the folder, and have the extra look installed."""
     monkeypatch.setattr(neural, "_versions", lambda: {"neuralforecast": "3.3.0", "torch": "2.15.0"})
     facts = {

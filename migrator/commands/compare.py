@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from migrator.commands.options import Assignments, Jobs, Json, PlotThem, with_examples
-from migrator.comparison import Fairness, Match, Score, matches_of, score_of, told_apart, with_hindsight
+from migrator.comparison import Fairness, Match, MatchScore, matches_of, score_of, told_apart, with_hindsight
 from migrator.config import Config, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import MigratorError
@@ -137,9 +137,9 @@ def _print_traffic(matches: Sequence[Match]) -> None:
         print_traffic(match.config, assemble(match.config, match.origin)[1], console)
 
 
-def _scores(matches: Sequence[Match], n_processes: int) -> tuple[Score, ...]:
+def _scores(matches: Sequence[Match], n_processes: int) -> tuple[MatchScore, ...]:
     """What came of the matches, in their order, whichever was done first."""
-    scores: dict[int, Score] = {}
+    scores: dict[int, MatchScore] = {}
     console = progress()
     prepare = partial(keep_traces, kept_traces())
     with Processes(n_processes, prepare) as processes, console.status(f"simulating 0 of {len(matches)}") as status:

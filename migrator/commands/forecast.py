@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from forecaster.neural import Check, ModelError, Recipe, Seen, fit
+from forecaster.neural import Check, FittedOn, ModelError, Recipe, fit
 from migrator.commands.options import Assignments, ConfigFile, Json, PlotThem, nameable, with_examples
 from migrator.config import read_config
 from migrator.console import escape, output, print_json, progress, warn_of
@@ -28,7 +28,7 @@ from migrator.extras import lacking
 from migrator.inputs import assemble
 from migrator.outputs import require_writable, write_output
 from migrator.views.forecast import (
-    Shown,
+    ShownForecast,
     evaluations_to_html,
     evaluations_to_json,
     fit_to_json,
@@ -156,7 +156,7 @@ def fit_command(
         series = read_series(source, stretch)
         n_seconds = round(share * series.n_seconds)
         parts.append(series.rates_rps[:n_seconds])
-        seen.append(Seen(series.name, series.first_s, n_seconds, series.fingerprint(n_seconds)))
+        seen.append(FittedOn(series.name, series.first_s, n_seconds, series.fingerprint(n_seconds)))
     with _bar() as bar:
         bar.console.print(f"fitting {method} on {sum(one.n_seconds for one in seen):,} s", soft_wrap=True)
         task = bar.add_task("first steps", total=updates)
@@ -200,7 +200,7 @@ def show_command(
         print_shown(shown, output())
 
 
-def _forecast_of(config_path: Path, window: int, assignments: Sequence[str]) -> Shown:
+def _forecast_of(config_path: Path, window: int, assignments: Sequence[str]) -> ShownForecast:
     """The forecast for the window, and what then comes."""
     config = read_config(config_path, assignments)
     if window >= config.windows:
@@ -212,7 +212,7 @@ def _forecast_of(config_path: Path, window: int, assignments: Sequence[str]) -> 
     print_traffic(config, traffic, progress())
     opening = observe(setting, traffic, window, [0.0] * len(setting.tenants))
     start_s = window * config.window_s
-    return Shown(
+    return ShownForecast(
         title=config.name,
         window=window,
         start_s=start_s,

@@ -25,7 +25,7 @@ from migrator.outputs import require_writable, write_output
 from migrator.provenance import provenance
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.emit import Emitted, Form, emitted
-from migrator.views.plan import Floor, print_explanation, print_plan
+from migrator.views.plan import SimplePlan, print_explanation, print_plan
 from migrator.views.sentences import assumed_lines
 from migrator.views.traffic import print_traffic
 from planner.attainment import attainments
@@ -50,7 +50,7 @@ _ENGINES_HELP = "; ".join(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PlanOutput:
     """What to do with the plan.
 
     Attributes:
@@ -146,7 +146,7 @@ def plan_command(
     solving = Solving(engine=engine, options=options, time_limit_s=time_limit, must_meet_floors=must_meet)
     if emit is not None and (as_json or explain is not None):
         raise typer.BadParameter("--emit takes the place of the report; it goes with neither --json nor --explain")
-    shown = Shown(out, problem_out, as_json, explain, changes, floors, emit)
+    shown = PlanOutput(out, problem_out, as_json, explain, changes, floors, emit)
     if problem is not None:
         if window is not None:
             raise typer.BadParameter("--window goes with a CONFIG; a problem file holds one window")
@@ -159,7 +159,9 @@ def plan_command(
         _plan_config(config, window=window or 0, solving=solving, shown=shown, assignments=assignments or ())
 
 
-def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Shown, assignments: Sequence[str]) -> None:
+def _plan_config(
+    config_path: Path, *, window: int, solving: Solving, shown: PlanOutput, assignments: Sequence[str]
+) -> None:
     """Print the plan of ``window``, if every plan before it is carried out as promised.
 
     With a run's own config it is the plan that the run has made, as its log tells what it had seen, if ``solving`` says
@@ -203,7 +205,7 @@ def _plan_config(config_path: Path, *, window: int, solving: Solving, shown: Sho
 
 
 def _plan_problem(
-    problem_path: Path, *, warm_start: Path | None, overhead_from: Path | None, solving: Solving, shown: Shown
+    problem_path: Path, *, warm_start: Path | None, overhead_from: Path | None, solving: Solving, shown: PlanOutput
 ) -> None:
     """Print the plan of a problem file.
 
@@ -299,19 +301,19 @@ def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
     return plan
 
 
-def _check_out(shown: Shown, origin: Path) -> None:
+def _check_out(shown: PlanOutput, origin: Path) -> None:
     if shown.out is not None:
         require_writable("--out", shown.out, origin)
     if shown.problem_out is not None:
         require_writable("--problem-out", shown.problem_out, origin, *([shown.out] if shown.out else []))
 
 
-def _check_step(shown: Shown, n_steps: int, origin: Path) -> None:
+def _check_step(shown: PlanOutput, n_steps: int, origin: Path) -> None:
     if shown.explain_step is not None and shown.explain_step >= n_steps:
         raise MigratorError(f"--explain is {shown.explain_step}; {origin} has steps 0 to {n_steps - 1}")
 
 
-def _show(what: Emitted, shown: Shown, notes: Sequence[tuple[str, str]], extra: Mapping[str, object]) -> None:
+def _show(what: Emitted, shown: PlanOutput, notes: Sequence[tuple[str, str]], extra: Mapping[str, object]) -> None:
     """Write, print and explain the plan as asked; ``extra`` are more fields of its JSON."""
     problem, plan = what.problem, what.plan
     if shown.problem_out is not None:
@@ -337,7 +339,7 @@ def _show(what: Emitted, shown: Shown, notes: Sequence[tuple[str, str]], extra: 
             output().print("Some of these layouts may miss a floor of in-time answers, which comes before goodput.")
 
 
-def _floors(problem: Problem, plan: MigPlan) -> tuple[Floor, ...]:
+def _floors(problem: Problem, plan: MigPlan) -> tuple[SimplePlan, ...]:
     names = [name for name in FLOORS if name != plan.engine]
     with progress().status(f"solving with {' and '.join(names)} to compare"):
-        return tuple(Floor(name, solve(problem, engine=name).objective) for name in names)
+        return tuple(SimplePlan(name, solve(problem, engine=name).objective) for name in names)

@@ -49,7 +49,7 @@ from migrator.profiling.record import (
     rows,
     turn_costs,
 )
-from migrator.profiling.stages import Asked, Stage, stages
+from migrator.profiling.stages import MeasuringPlan, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
 from workloads.profiles.table import parse_profiles, text_of
 
@@ -133,7 +133,7 @@ def profile_command(
     """
     default_s, default_batches = COARSE if coarse else PLENTY
     other = None if beside is None else named(beside)
-    asked = Asked(
+    asked = MeasuringPlan(
         profiles=(),  # the GPU's, once it is open
         batches=tuple(sorted(set(default_batches if batches is None else _counts("--batches", batches)))),
         processes=tuple(sorted(set(_counts("--processes", processes)))),
@@ -215,7 +215,7 @@ def _measure(
             warn(f"still there: {'; '.join(real.left)}; the next command that takes this GPU takes it away")
 
 
-def _tell(gpu: DriverGpu, label: str, asked: Asked, plan: Sequence[Stage], record: Record, out: Path) -> None:
+def _tell(gpu: DriverGpu, label: str, asked: MeasuringPlan, plan: Sequence[Stage], record: Record, out: Path) -> None:
     """Print the figures and doubts, and write the table."""
     found = list(figures(plan, record))
     warn_of(failures(plan, record))

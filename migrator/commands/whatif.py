@@ -27,9 +27,9 @@ from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep, trial_text
 from migrator.whatif.confirm import Confirmed, Kept, Trial, confirm, run_of, with_seed
 from migrator.whatif.grid import Choice, Grid, Point, Variation, doubts_of, point_text, read_grid, shown
-from migrator.whatif.search import N_HALVINGS, UNMEASURED, Condition, Found, Search, read_conditions, read_search
+from migrator.whatif.search import N_HALVINGS, UNMEASURED, Condition, Found, GoalSearch, read_conditions, read_search
 from migrator.whatif.search import find as search_for
-from migrator.whatif.sweep import Case, Outcome, Sweep, cases_of, check, misfit, outcome_of
+from migrator.whatif.sweep import Case, PointOutcome, Sweep, cases_of, check, misfit, outcome_of
 from planner.problem import Reconfiguration
 from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 from workloads.traffic.trace_store import keep_traces, kept_traces
@@ -139,10 +139,10 @@ def whatif_command(
         raise InfeasibleError(f"--find {find}: none keeps {kept}, not even {confirmed.trials[0].choice}, simulated")
 
 
-def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[Outcome, ...]:
+def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[PointOutcome, ...]:
     """The outcomes of the cases, in their order."""
     different = list({case.config.model_dump_json(): case for case in reversed(cases)}.values())[::-1]
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, PointOutcome] = {}
     prepare = partial(keep_traces, kept_traces())
     with Processes(n_processes, prepare) as processes, GridView(len(cases), n_processes, progress()) as view:
         for n_done, _ in enumerate(processes.each(check, different), start=1):
@@ -176,7 +176,9 @@ class _Asked:
         return cases_of(grid, self.config, self.origin, self.time_limit_s)
 
 
-def _refuse_what_no_run_can(search: Search, conditions: Sequence[Condition], fixed: Grid, *, plans_only: bool) -> None:
+def _refuse_what_no_run_can(
+    search: GoalSearch, conditions: Sequence[Condition], fixed: Grid, *, plans_only: bool
+) -> None:
     """Refuse what stands beside a search and does not go with it."""
     for variation in fixed.variations:
         if len(variation.choices) > 1 or variation.name == search.name:
@@ -193,7 +195,7 @@ def _refuse_what_no_run_can(search: Search, conditions: Sequence[Condition], fix
 
 
 def _found(
-    search: Search, conditions: Sequence[Condition], asked: _Asked, n_processes: int, *, plans_only: bool
+    search: GoalSearch, conditions: Sequence[Condition], asked: _Asked, n_processes: int, *, plans_only: bool
 ) -> tuple[Found, Confirmed | None]:
     """What plans promise, and runs then keep; unmeasured GPU models are left out, other misfits refused."""
     cases = asked.cases(search.choices)
@@ -205,7 +207,7 @@ def _found(
 
 
 def _promised(
-    search: Search,
+    search: GoalSearch,
     conditions: Sequence[Condition],
     asked: _Asked,
     cases: Sequence[Case],
@@ -222,7 +224,7 @@ def _promised(
             raise ConfigError(f"{first.origin}: {refused[first.point]}")
         view.checked()
 
-        def planned(choices: Sequence[Choice]) -> list[Outcome]:
+        def planned(choices: Sequence[Choice]) -> list[PointOutcome]:
             outcomes = {}
             usable = [case for case in asked.cases(choices) if case.point not in refused]
             for index, outcome in processes.each(outcome_of, usable):
@@ -258,11 +260,11 @@ def _confirmed(found: Found, asked: _Asked, processes: Processes) -> Confirmed:
         return confirm(found, asked.config.seed, weights, simulate, tell)
 
 
-def _unmeasured(point: Point, reason: str) -> Outcome:
+def _unmeasured(point: Point, reason: str) -> PointOutcome:
     # Without its name the reason is the same for all of them, and told once.
     name = next(choice.text for choice in point if choice.key == "gpu")
     shared = reason.replace(f"for the GPU model {name!r}", "for this GPU model")
-    return Outcome(point, UNMEASURED, Reconfiguration.PHYSICAL.value, "", reason=shared)
+    return PointOutcome(point, UNMEASURED, Reconfiguration.PHYSICAL.value, "", reason=shared)
 
 
 def _for_programs(sweep: Sweep, found: Found | None, confirmed: Confirmed | None, suffix: str) -> str:

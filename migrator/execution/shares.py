@@ -33,10 +33,10 @@ from planner.policies.shares import (
     QUANTA,
     Answer,
     Moment,
+    RetrainingStage,
     ShareOption,
     SharePolicy,
     ShareTenant,
-    Stage,
     Switching,
     training_in_turns,
     violation,
@@ -65,7 +65,7 @@ class _Part:
     training_rates: Mapping[str, FloatArray]
     could_serve: FloatArray
     was_changing: FloatArray
-    stage: Stage = Stage.NONE
+    stage: RetrainingStage = RetrainingStage.NONE
     is_due: bool = False
     done: float = 0.0
     serves_from_s: float = 0.0
@@ -157,7 +157,7 @@ class Shares(WithoutInstances):
         for part, last in zip(self._parts, opening.trained_last, strict=True):
             part.done, part.trains_from_s, part.option = 0.0, math.inf, FULL
             part.is_due = part.tenant.must_retrain_in(opening.window, last)
-            part.stage = Stage.WAITING if part.tenant.retrains_in(opening.window) else Stage.NONE
+            part.stage = RetrainingStage.WAITING if part.tenant.retrains_in(opening.window) else RetrainingStage.NONE
         self._shares = {owner: quanta for owner, quanta in self._shares.items() if owner.task is Task.INFERENCE}
         self._next = None
         self._look_beyond(opening, forecast)
@@ -281,8 +281,8 @@ class Shares(WithoutInstances):
         for owner, quanta in answer.shares.items():
             part = self._part(owner)
             if owner.task is Task.RETRAINING:
-                if part.stage is Stage.WAITING:
-                    part.stage, part.option = Stage.RUNNING, answer.options.get(owner.tenant, FULL)
+                if part.stage is RetrainingStage.WAITING:
+                    part.stage, part.option = RetrainingStage.RUNNING, answer.options.get(owner.tenant, FULL)
                     part.trains_from_s = now_s if waited else now_s + self._start_s(owner, 1)
             elif starts_all or quanta != self._shares.get(owner):
                 part.n_starts += 1
@@ -318,10 +318,10 @@ class Shares(WithoutInstances):
             for other in self._parts
             if other is not part
         ]
-        n_retraining = sum(other.stage in (Stage.WAITING, Stage.RUNNING) for other in self._parts)
+        n_retraining = sum(other.stage in (RetrainingStage.WAITING, RetrainingStage.RUNNING) for other in self._parts)
         beside = tuple(self._expected_rates(part, busy, n) for n in range(n_retraining + 1))
         after = estimates_in(self._setting, self._window)[part.index].accuracy_after
-        options = {} if part.stage is Stage.NONE else self._options(part, after)
+        options = {} if part.stage is RetrainingStage.NONE else self._options(part, after)
         own = options.get(part.option)
         return ShareTenant(
             name=part.tenant.name,
@@ -334,7 +334,7 @@ class Shares(WithoutInstances):
             stage=part.stage,
             rate_beside=beside,
             turns_rps=self._rates_in_turns(part) if self._may_take_turns else None,
-            options=tuple(options.values()) if part.stage is Stage.WAITING else (),
+            options=tuple(options.values()) if part.stage is RetrainingStage.WAITING else (),
             salvage=(part.salvage_untrained, 0.0 if own is None else own.salvage),
             is_due=part.is_due,
             start_s=self._trains_in_s(part),
@@ -342,7 +342,7 @@ class Shares(WithoutInstances):
 
     def _trains_in_s(self, part: _Part) -> float:
         """Seconds until its retraining trains, as planned where it does not run yet."""
-        if part.stage is Stage.RUNNING:
+        if part.stage is RetrainingStage.RUNNING:
             return max(0.0, part.trains_from_s - self._queues.now_s)
         return part.tenant.trainer_start.planned_s(1)
 
@@ -370,7 +370,7 @@ class Shares(WithoutInstances):
         return np.array([0.0, *(part.known_rps(quanta, factor) for quanta in range(1, QUANTA + 1))])
 
     def _training_rate(self, part: _Part) -> float:
-        if part.stage is not Stage.RUNNING:
+        if part.stage is not RetrainingStage.RUNNING:
             return 0.0
         rates = part.training_rate(in_turns=self._in_turns)
         return float(rates[self._shares.get(Owner(part.tenant.name, Task.RETRAINING), 0)])
@@ -382,7 +382,7 @@ class Shares(WithoutInstances):
         return max(self._queues.now_s, part.trains_from_s) + (1 - part.done) / rate
 
     def _end_retraining(self, part: _Part, at_s: float) -> Trained:
-        part.stage, part.done = Stage.DONE, 1.0
+        part.stage, part.done = RetrainingStage.DONE, 1.0
         self._shares.pop(Owner(part.tenant.name, Task.RETRAINING), None)
         return Trained(at_s, part.tenant.name, self._window, option=part.option)
 

@@ -25,7 +25,7 @@ from migrator.execution.posing import estimates_of, salvages_in
 from migrator.execution.seams import AsPromised, Lost, Note, PlannedAhead, Trained, WithoutInstances
 from migrator.setting import Setting
 from planner.policies.policy import Knows
-from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant
+from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.table import ServiceRow
 from workloads.serving.pool import Batches, Lane, PoolState, TrainingJob, advance, busy_shares
@@ -78,7 +78,7 @@ class Turns(WithoutInstances):
         self._whole = max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices)).name
         self._measured = _measured(setting, self._whole, joint=policy.has_joint_turns)
         self._state = PoolState.at_start(len(setting.tenants), others=[_GPU])
-        self._course: Course | None = None
+        self._course: TurnSchedule | None = None
         self._lane = Lane(_GPU, ())
         self._worths: list[float] = []
         self._batches: list[Batches] = []
@@ -237,7 +237,7 @@ class Turns(WithoutInstances):
         """Seconds that all checkpoints of one of its retrainings take."""
         return len(self._checkpoints(tenant)) * tenant.checkpoint_s
 
-    def _add_jobs(self, window: int, tenants: Sequence[TurnTenant], course: Course) -> None:
+    def _add_jobs(self, window: int, tenants: Sequence[TurnTenant], course: TurnSchedule) -> None:
         """Put the window's retrainings behind those that have begun; before all else where the policy chooses."""
         start_s = window * self._setting.config.window_s
         due = [index for index, tenant in enumerate(tenants) if tenant.retraining is not None]

@@ -204,7 +204,7 @@ def _pairs(is_settled: BoolArray) -> BoolArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FidelityVerdict:
     """What several live runs say together: medians of the differences' sizes over the runs that are not void.
 
     Attributes:
@@ -242,11 +242,11 @@ class Verdict:
         return tuple(found)
 
 
-def verdict_of(runs: Sequence[LiveFidelity]) -> Verdict:
+def verdict_of(runs: Sequence[LiveFidelity]) -> FidelityVerdict:
     """What the runs say together."""
     counted = [run for run in runs if not run.facts.is_void]
     lost = [run.lost for run in counted]
-    return Verdict(
+    return FidelityVerdict(
         len(counted),
         len(runs) - len(counted),
         _median([run.total.in_time_points for run in counted]),

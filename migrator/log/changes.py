@@ -61,7 +61,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MadeCall:
     """A driver call that did what it should: ``create`` or ``destroy``."""
 
     call: str
@@ -79,7 +79,7 @@ class LayoutChange:
 
     window: int
     begin_s: float
-    calls: tuple[Call, ...]
+    calls: tuple[MadeCall, ...]
     started: tuple[Instance, ...]
     stopped: tuple[Instance, ...]
     is_bring_up: bool
@@ -96,13 +96,13 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
     instances, n_passed = _instances_in(log), Counter[str]()
     intents = {entry.n: entry.record for entry in log.entries_of(Intent)}
     changes: list[LayoutChange] = []
-    calls: list[Call] = []
+    calls: list[MadeCall] = []
     for entry in log.entries:
         match entry.record:
             case Resumed():
                 calls = []  # of a change that was cut off
             case Outcome(intent=n, begin_s=begin_s, end_s=end_s, error=None):
-                calls.append(Call(intents[n].call, intents[n].placement, begin_s, end_s))
+                calls.append(MadeCall(intents[n].call, intents[n].placement, begin_s, end_s))
             case Change() as change:
                 n_passed.update(item.instance for item in change.passed)
                 changes.append(

@@ -19,7 +19,7 @@ from msgspec import to_builtins
 from migrator.errors import LogError, MigratorError
 from migrator.log.account import SecondAccounts, accounts
 from migrator.log.runlog import CONFIG_FILE, ReadLog
-from migrator.log.timeline import Course, Held, NewModel, courses, held, n_seconds, new_models
+from migrator.log.timeline import Held, NewModel, TenantTrack, courses, held, n_seconds, new_models
 from planner.files.strict import read_document
 
 ROWS = ("wrong_old", "wrong_new", "capacity", "reconfiguration", "forecast", "queueing", "mix")
@@ -61,7 +61,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class GainCause:
     """A gain, and what stands behind it in words; empty where the logs do not say."""
 
     window: int
@@ -97,7 +97,7 @@ class Diff:
     gains: tuple[Gain, ...]
     knows_forecast: bool
     layouts_differ_s: float | None
-    causes: tuple[Cause, ...]
+    causes: tuple[GainCause, ...]
 
     @property
     def points(self) -> float:
@@ -320,7 +320,7 @@ def _first_difference_s(one: Sequence[Held], other: Sequence[Held], end_s: float
     return None
 
 
-def _causes(gains: Sequence[Gain], one: ReadLog, other: ReadLog) -> tuple[Cause, ...]:
+def _causes(gains: Sequence[Gain], one: ReadLog, other: ReadLog) -> tuple[GainCause, ...]:
     each = [
         (gain.window, gain.tenant, row, points) for gain in gains for row, points in gain.by_row.items() if row != "mix"
     ]
@@ -332,13 +332,15 @@ def _causes(gains: Sequence[Gain], one: ReadLog, other: ReadLog) -> tuple[Cause,
     able = [courses(log) for log in (one, other)]
     window_s = round(one.header.window_s)
     return tuple(
-        Cause(window, tenant, row, points, _why(window, tenant, row, models, [own[tenant] for own in able], window_s))
+        GainCause(
+            window, tenant, row, points, _why(window, tenant, row, models, [own[tenant] for own in able], window_s)
+        )
         for window, tenant, row, points in largest
     )
 
 
 def _why(
-    window: int, tenant: str, row: str, models: Sequence[Sequence[NewModel]], able: Sequence[Course], window_s: int
+    window: int, tenant: str, row: str, models: Sequence[Sequence[NewModel]], able: Sequence[TenantTrack], window_s: int
 ) -> str:
     """What the logs say that may stand behind a gain: of models, or of what could be answered."""
     seconds = slice(window * window_s, (window + 1) * window_s)

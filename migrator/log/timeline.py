@@ -70,7 +70,7 @@ class NewModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class TenantTrack:
     """A tenant by the second; arrays are ``(n_seconds,)``, NaN in seconds of which nothing is known.
 
     Attributes:
@@ -220,7 +220,7 @@ def _accuracies(log: ReadLog) -> dict[str, list[_Step]]:
     return {name: sorted(steps, key=lambda step: step[0]) for name, steps in found.items()}
 
 
-def courses(log: ReadLog) -> dict[str, Course]:
+def courses(log: ReadLog) -> dict[str, TenantTrack]:
     """By tenant, in the log's order."""
     changes = changes_in(log)
     instances = [item for change in changes for item in change.begun if item.task == INFERENCE]
@@ -233,7 +233,7 @@ def courses(log: ReadLog) -> dict[str, Course]:
     }
 
 
-def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance], steps: Sequence[_Step]) -> Course:
+def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance], steps: Sequence[_Step]) -> TenantTrack:
     n, window_s = n_seconds(log), round(log.header.window_s)
     starts_s = np.arange(n, dtype=np.float64)
 
@@ -261,7 +261,7 @@ def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance],
         for first, end in closing.blind:
             for series in (*counted.values(), could, accuracy):
                 series[first:end] = np.nan
-    return Course(
+    return TenantTrack(
         arrivals=counted["arrivals"],
         in_time=counted["in_time"],
         correct=counted["correct"],

@@ -28,7 +28,7 @@ from executor.gpu import GpuInstance
 from executor.messages import MessageError, as_text, packed
 from executor.zygote import LIMIT_S, Event, Exited, Forked, Reached, Zygote
 from migrator.profiling.record import StartPhases, Stretch
-from migrator.profiling.stages import Load
+from migrator.profiling.stages import BusyLoad
 from migrator.profiling.subjects import Subject
 from workloads.learning.course import CourseFile, Failed, Option, Stepped
 from workloads.live.messages import (
@@ -237,7 +237,9 @@ class Crew:
         self._await(members, lambda member: member.is_ready)
         return {member.slot: member.lost or member.start for member in members}
 
-    def measured(self, slots: Sequence[Slot], load: Load, seconds: float) -> Mapping[Slot, tuple[Stretch, ...] | str]:
+    def measured(
+        self, slots: Sequence[Slot], load: BusyLoad, seconds: float
+    ) -> Mapping[Slot, tuple[Stretch, ...] | str]:
         """What each did, all of them at the same time, for so long; or why there is no figure of it.
 
         In turns a process has four stretches a round: its batches in succession, those of the other model there, and
@@ -319,13 +321,13 @@ class Crew:
         self._fork(member, "workloads.live.worker:forked", {"setup": as_text(setup)})
         return member
 
-    def _trainer(self, slot: Slot, load: Load, strategy: str) -> _Member:
-        from workloads.learning.retraining import Job  # noqa: PLC0415 - of models that learn
+    def _trainer(self, slot: Slot, load: BusyLoad, strategy: str) -> _Member:
+        from workloads.learning.retraining import RetrainingJob  # noqa: PLC0415 - of models that learn
 
         lesson, member = self._subject.lesson, self._named(slot)
         assert lesson is not None
         course = self._folder / f"course-{self._n_named}.jsonl"
-        job = Job(
+        job = RetrainingJob(
             model=self._subject.model,
             benchmark=lesson.benchmark,
             experience=lesson.experience,

@@ -13,7 +13,7 @@ TRAINING_BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BusyLoad:
     """What keeps a process busy.
 
     Attributes:
@@ -30,7 +30,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MeasuringPlan:
     """What is to be measured of each model.
 
     Attributes:
@@ -66,7 +66,7 @@ class Stage:
 
     layout: Layout
     model: str
-    load: Load
+    load: BusyLoad
     processes: int
     profiles: tuple[str, ...]
 
@@ -81,7 +81,7 @@ class Stage:
 
 
 def stages(
-    gpu: GpuModel, asked: Asked, models: Iterable[tuple[str, bool]], others: Sequence[Placement] = ()
+    gpu: GpuModel, asked: MeasuringPlan, models: Iterable[tuple[str, bool]], others: Sequence[Placement] = ()
 ) -> tuple[Stage, ...]:
     """All stages in their order: by layout, then model; ``models`` with whether each can be retrained.
 
@@ -97,10 +97,10 @@ def stages(
         is_last = not asked.is_coarse or profiles == (_by_size(gpu, asked.profiles)[-1],)
         counts = asked.processes if is_last else asked.processes[:1]
         for model, learns in pairs:
-            loads = [(Load(batch), count) for count in counts for batch in asked.batches]
+            loads = [(BusyLoad(batch), count) for count in counts for batch in asked.batches]
             if asked.beside is not None:
-                loads += [(Load(batch, beside=asked.beside), 1) for batch in asked.batches]
-            loads += [(Load(TRAINING_BATCH, asked.training), 1)] * learns
+                loads += [(BusyLoad(batch, beside=asked.beside), 1) for batch in asked.batches]
+            loads += [(BusyLoad(TRAINING_BATCH, asked.training), 1)] * learns
             found += [Stage(layout, model, load, count, profiles) for load, count in loads]
     return tuple(found)
 

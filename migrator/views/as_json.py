@@ -16,21 +16,20 @@ from msgspec import to_builtins
 
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
     from executor.mig import GpuModel
-    from migrator.comparison import Score, Standing
+    from migrator.comparison import MatchScore, Standing
     from migrator.execution.reposing import CheckedPlan
-    from migrator.fidelity.live import LiveFidelity, Nearness, Verdict
+    from migrator.fidelity.live import FidelityVerdict, LiveFidelity, Nearness
     from migrator.log.diff import Diff
     from migrator.log.live import LiveFacts
     from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
     from migrator.whatif.confirm import Confirmed, Trial
-    from migrator.whatif.grid import Choice as GridChoice
-    from migrator.whatif.grid import Point
+    from migrator.whatif.grid import Choice, Point
     from migrator.whatif.search import Found
-    from migrator.whatif.sweep import Outcome, Sweep, TenantOutcome
+    from migrator.whatif.sweep import PointOutcome, Sweep, TenantOutcome
     from planner.attainment import Attainment
-    from planner.explain import Choice, Explanation
+    from planner.explain import Explanation, LayoutChoice
     from planner.verify import Verification
     from workloads.serving.tally import Totals
 
@@ -134,7 +133,7 @@ def diff_to_json(diff: Diff) -> Json:
     }
 
 
-def fidelity_to_json(runs: Sequence[LiveFidelity], verdict: Verdict) -> Json:
+def fidelity_to_json(runs: Sequence[LiveFidelity], verdict: FidelityVerdict) -> Json:
     """Live runs beside their simulation; ``docs/fidelity.md`` explains the figures."""
     return {
         "schema": 1,
@@ -175,7 +174,7 @@ def _nearness(one: Nearness) -> Json:
     return _rounded(asdict(one) | _picked(one, "in_time_points", "goodput_pct"))
 
 
-def comparison_to_json(scores: Sequence[Score], n_segments: int, stride_s: int | None = None) -> Json:
+def comparison_to_json(scores: Sequence[MatchScore], n_segments: int, stride_s: int | None = None) -> Json:
     """Every score, and the standings by workload and over all of them."""
     from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
     from migrator.comparison import standings  # noqa: PLC0415
@@ -220,7 +219,7 @@ def _totals(totals: Totals) -> Json:
     return _picked(totals, "arrivals", "in_time", "correct", *_SHARES)
 
 
-def _changes(item: Score | Standing) -> Json:
+def _changes(item: MatchScore | Standing) -> Json:
     return {"changes": item.n_changes, "windows_without_plan": item.n_unplanned}
 
 
@@ -238,7 +237,7 @@ def promised_to_json(attained: Sequence[Attainment]) -> Json:
 def explanation_to_json(found: Explanation) -> Json:
     """The whole explanation; ``holds`` is by tenant, and ``net`` = ``stretch_goodput`` − ``switching``."""
 
-    def choice_to_json(choice: Choice) -> Json:
+    def choice_to_json(choice: LayoutChoice) -> Json:
         holds = zip((tenant.name for tenant in found.tenants), choice.holds, strict=True)
         return {**asdict(choice), "holds": dict(holds), "net": choice.net}
 
@@ -304,7 +303,7 @@ def sweep_to_json(sweep: Sweep, found: Found | None = None, confirmed: Confirmed
 def _find(found: Found, confirmed: Confirmed | None) -> Json:
     """What was looked for, what plans promise, and what simulated runs keep."""
 
-    def plain(choice: GridChoice | None) -> str | int | float | None:
+    def plain(choice: Choice | None) -> str | int | float | None:
         return None if choice is None else _plain(choice)
 
     return {
@@ -360,7 +359,7 @@ def sweep_to_csv(sweep: Sweep, found: Found | None = None) -> str:
     return text.getvalue()
 
 
-def _plain(choice: GridChoice) -> str | int | float:
+def _plain(choice: Choice) -> str | int | float:
     """A number as one, and everything else as it would be typed."""
     return choice.value if isinstance(choice.value, (int, float)) else choice.text
 
@@ -369,7 +368,7 @@ def _values(point: Point) -> Json:
     return {choice.name: _plain(choice) for choice in point}
 
 
-def _outcome(outcome: Outcome) -> Json:
+def _outcome(outcome: PointOutcome) -> Json:
     figures = ("arrivals", "goodput", "goodput_pct", "slo_attainment_pct", "bound", "gap", "solve_s")
     return _picked(outcome, "status", "model", "engine", *figures, "reason")
 
@@ -378,7 +377,7 @@ def _tenant(tenant: TenantOutcome) -> Json:
     return {name: value for name, value in asdict(tenant).items() if name != "name"}
 
 
-def _row(outcome: Outcome) -> Json:
+def _row(outcome: PointOutcome) -> Json:
     # A varied model or engine has the name of its figure, and the same value.
     row = _values(outcome.point) | _outcome(outcome)
     for tenant in outcome.tenants:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.assumed import assumed_in_any
-from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, Score, Standing, standings
+from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, MatchScore, Standing, standings
 from migrator.console import escape
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
@@ -21,22 +21,22 @@ from migrator.views.sentences import assumed_lines
 _HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 
 
-def by_workload(scores: Sequence[Score]) -> dict[str, list[Score]]:
+def by_workload(scores: Sequence[MatchScore]) -> dict[str, list[MatchScore]]:
     """The scores of each workload, in the order in which workloads first appear."""
-    found: dict[str, list[Score]] = {}
+    found: dict[str, list[MatchScore]] = {}
     for score in scores:
         found.setdefault(score.workload, []).append(score)
     return found
 
 
-def assumed_by_all(scores: Sequence[Score]) -> tuple[Assumed, ...]:
+def assumed_by_all(scores: Sequence[MatchScore]) -> tuple[Assumed, ...]:
     """What was assumed under any policy, on any segment."""
     return assumed_in_any(score.assumed for score in scores)
 
 
-def far_from_plans(scores: Sequence[Score]) -> list[str]:
+def far_from_plans(scores: Sequence[MatchScore]) -> list[str]:
     """By policy, how many windows came out far from their plans, and which of them the farthest."""
-    found: dict[str, list[tuple[Score, Surprise]]] = {}
+    found: dict[str, list[tuple[MatchScore, Surprise]]] = {}
     for score in scores:
         found.setdefault(score.policy, []).extend((score, item) for item in score.surprises if item.tenant is None)
     lines = []
@@ -49,7 +49,7 @@ def far_from_plans(scores: Sequence[Score]) -> list[str]:
     return lines
 
 
-def extent(scores: Sequence[Score], stride_s: int | None = None) -> str:
+def extent(scores: Sequence[MatchScore], stride_s: int | None = None) -> str:
     """How much was simulated: segments, windows and requests, which are the same for every policy."""
     first = scores[0]
     n_segments, n_windows = len({(score.workload, score.segment) for score in scores}), len(first.totals)
@@ -60,12 +60,12 @@ def extent(scores: Sequence[Score], stride_s: int | None = None) -> str:
     return f"{segments} of {windows}, {n_requests:,} requests"
 
 
-def setup_text(scores: Sequence[Score]) -> str:
+def setup_text(scores: Sequence[MatchScore]) -> str:
     """On what a workload was simulated, in a line; empty where scores do not say."""
     return "; ".join(f"{kind}: {text}" for kind, text in scores[0].setup)
 
 
-def print_comparison(scores: Sequence[Score], console: Console, stride_s: int | None = None) -> None:
+def print_comparison(scores: Sequence[MatchScore], console: Console, stride_s: int | None = None) -> None:
     """Print a table for each workload, then one over all of them if there are several."""
     workloads = by_workload(scores)
     for name, own in workloads.items():
@@ -83,7 +83,7 @@ def print_comparison(scores: Sequence[Score], console: Console, stride_s: int | 
     )
 
 
-def _print_table(title: str, scores: Sequence[Score], console: Console, stride_s: int | None) -> None:
+def _print_table(title: str, scores: Sequence[MatchScore], console: Console, stride_s: int | None) -> None:
     found, is_pipe = standings(scores), not console.is_terminal
     console.print(f"[bold]{escape(title)}[/]: {extent(scores, stride_s)}")
     if setup := setup_text(scores):

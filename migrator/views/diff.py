@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.console import escape
-from migrator.log.diff import Cause, Diff
+from migrator.log.diff import Diff, GainCause
 from migrator.views.fitted import stacked
 
 _MOST_LINES = 8
@@ -30,7 +30,7 @@ def headline(diff: Diff) -> str:
     return f"goodput {one:.2f} % against {other:.2f} %: {diff.points:+z.2f} points, {came}"
 
 
-def cause_text(diff: Diff, cause: Cause) -> str:
+def cause_text(diff: Diff, cause: GainCause) -> str:
     """Where, for whom, of what kind, how much, and what stands behind it."""
     why = f" ({cause.why})" if cause.why else ""
     return f"window {cause.window}, {cause.tenant}: {row_name(diff, cause.row)} {cause.points:+z.2f}{why}"

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.console import escape
-from migrator.fidelity.live import BIN_S, MOST_PCT, MOST_POINTS, LiveFidelity, Nearness, Verdict, total_of
+from migrator.fidelity.live import BIN_S, MOST_PCT, MOST_POINTS, FidelityVerdict, LiveFidelity, Nearness, total_of
 
 
-def print_fidelity(runs: Sequence[LiveFidelity], verdict: Verdict, console: Console) -> None:
+def print_fidelity(runs: Sequence[LiveFidelity], verdict: FidelityVerdict, console: Console) -> None:
     """Print each run by window and tenant, then what all of them say."""
     for run in runs:
         _print_run(run, console)
@@ -95,7 +95,7 @@ def _lines(run: LiveFidelity) -> list[str]:
     return found
 
 
-def _print_verdict(verdict: Verdict, console: Console) -> None:
+def _print_verdict(verdict: FidelityVerdict, console: Console) -> None:
     if verdict.n_runs:
         of = "in all" if verdict.n_runs == 1 else f"median of {verdict.n_runs} runs"
         void = f" ({verdict.n_void} void)" if verdict.n_void else ""

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forecaster.forecast import FloatArray, Forecast
-from forecaster.neural import Check, Seen
+from forecaster.neural import Check, FittedOn
 from forecaster.scores import Pooled, Share, bands_of
 from migrator.console import escape
 from migrator.evaluation import Evaluation, Scored, scored, shown_band
@@ -300,7 +300,7 @@ def print_fit(folder: Path, method: str, curve: Sequence[Check], console: Consol
     console.print(f"To use it: forecast: {{method: {method}, model: {escape(str(folder))}}}", soft_wrap=True)
 
 
-def fit_to_json(folder: Path, method: str, seen: Sequence[Seen], curve: Sequence[Check]) -> Json:
+def fit_to_json(folder: Path, method: str, seen: Sequence[FittedOn], curve: Sequence[Check]) -> Json:
     """The model's folder, what it has seen, and the learning curve."""
     return {
         "model": str(folder),
@@ -316,7 +316,7 @@ def fit_to_json(folder: Path, method: str, seen: Sequence[Seen], curve: Sequence
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownForecast:
     """One window's forecast beside what came before and then.
 
     Attributes:
@@ -354,7 +354,7 @@ class Shown:
         return expected, low, high, float(self.came_rps[:, tenant].sum() * self.step_s)
 
 
-def print_shown(shown: Shown, console: Console) -> None:
+def print_shown(shown: ShownForecast, console: Console) -> None:
     """Print for each tenant the past, the forecast and what came as strips, and the window's total."""
     band, low, high = shown.band
     end_s = shown.start_s + shown.step_s * len(shown.came_rps)
@@ -390,7 +390,7 @@ _LABEL = 10
 """Columns before a strip."""
 
 
-def shown_to_json(shown: Shown) -> Json:
+def shown_to_json(shown: ShownForecast) -> Json:
     """The arrays by tenant, ``quantiles_rps`` by level, and the window's total."""
 
     def rounded(values: FloatArray) -> list[float]:
@@ -427,7 +427,7 @@ def shown_to_json(shown: Shown) -> Json:
     }
 
 
-def shown_to_html(shown: Shown) -> str:
+def shown_to_html(shown: ShownForecast) -> str:
     """The page of one window's forecast.
 
     Raises:
@@ -438,7 +438,7 @@ def shown_to_html(shown: Shown) -> str:
     return page("forecast-window.html.j2", shown=shown, totals=totals, window=_window_figure(shown))
 
 
-def _window_figure(shown: Shown) -> Figure:
+def _window_figure(shown: ShownForecast) -> Figure:
     from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
 
     figure = make_subplots(rows=len(shown.tenants), cols=1, subplot_titles=list(map(escape_html, shown.tenants)))

@@ -13,13 +13,13 @@ from html import escape
 from itertools import product
 from typing import TYPE_CHECKING
 
-from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, Score, Standing, standings
+from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, MatchScore, Standing, standings
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
 from migrator.whatif.search import METRICS, UNMEASURED, Condition
-from migrator.whatif.sweep import Outcome, Sweep
+from migrator.whatif.sweep import PointOutcome, Sweep
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -72,7 +72,7 @@ _Groups = Mapping[str, Sequence[Standing]]
 """The standings of all workloads together, if there are several, then those of each, by title."""
 
 
-def comparison_to_html(scores: Sequence[Score], fairness: Fairness, stride_s: int | None = None) -> str:
+def comparison_to_html(scores: Sequence[MatchScore], fairness: Fairness, stride_s: int | None = None) -> str:
     """The page of a comparison with this fairness; the same for the same scores.
 
     Raises:
@@ -112,7 +112,7 @@ def without_folders(text: str) -> str:
     return re.sub(r"(?<![\w.:/])/(?:[^\s/;,]+/)+", "", text)
 
 
-def _groups(scores: Sequence[Score]) -> _Groups:
+def _groups(scores: Sequence[MatchScore]) -> _Groups:
     each = {name: standings(own) for name, own in by_workload(scores).items()}
     return {f"all {len(each)} workloads": standings(scores), **each} if len(each) > 1 else each
 
@@ -306,7 +306,7 @@ def _policies(groups: _Groups) -> list[str]:
 
 # --- a grid of plans
 
-_MEASURES: tuple[tuple[str, Callable[[Outcome], float | None]], ...] = (
+_MEASURES: tuple[tuple[str, Callable[[PointOutcome], float | None]], ...] = (
     ("goodput, % of arrivals", lambda outcome: outcome.goodput_pct),
     ("planned in time, % of arrivals", lambda outcome: outcome.slo_attainment_pct),
     ("gap, %", lambda outcome: None if outcome.gap is None else 100 * outcome.gap),
@@ -347,7 +347,7 @@ class _Roles:
         are_factors = isinstance(self.x.choices[0].value, Factor) and self.is_numeric
         return escape(self.x.name) + (", × the config's" if are_factors else "")
 
-    def position(self, outcome: Outcome) -> float | str:
+    def position(self, outcome: PointOutcome) -> float | str:
         """Where the outcome lies along x."""
         choice = next(choice for choice in outcome.point if choice in self.x.choices)
         value = choice.value.by if isinstance(choice.value, Factor) else choice.value
@@ -409,7 +409,7 @@ def _grid_figure(sweep: Sweep, roles: _Roles, conditions: Sequence[Condition]) -
     return figure
 
 
-def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: _Roles) -> None:
+def _add_lines(figure: Figure, column: int, outcomes: Sequence[PointOutcome], roles: _Roles) -> None:
     for index, choice in enumerate(roles.series):
         own = [outcome for outcome in outcomes if choice is None or choice in outcome.point]
         if roles.is_numeric:
@@ -430,7 +430,7 @@ def _add_lines(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: 
             )
 
 
-def _add_planless(figure: Figure, column: int, outcomes: Sequence[Outcome], roles: _Roles, foot: float) -> None:
+def _add_planless(figure: Figure, column: int, outcomes: Sequence[PointOutcome], roles: _Roles, foot: float) -> None:
     """Crosses at the foot of the goodput panel, where there is no plan."""
     planless = [outcome for outcome in outcomes if outcome.goodput is None and outcome.status != UNMEASURED]
     if planless:
@@ -447,7 +447,7 @@ def _add_planless(figure: Figure, column: int, outcomes: Sequence[Outcome], role
         )
 
 
-def _along_x(outcomes: Sequence[Outcome], roles: _Roles) -> dict[str, object]:
+def _along_x(outcomes: Sequence[PointOutcome], roles: _Roles) -> dict[str, object]:
     """Where the marks of outcomes lie along x, and what they say when they are pointed at."""
     return {
         "x": [roles.position(outcome) for outcome in outcomes],
@@ -462,7 +462,7 @@ def _foot(sweep: Sweep) -> float:
     return min(shares) - max(1.0, 0.1 * (max(shares) - min(shares))) if shares else 0.0
 
 
-def _outcome_text(outcome: Outcome) -> str:
+def _outcome_text(outcome: PointOutcome) -> str:
     """All that is known of an outcome."""
     lines = [f"<b>{escape(point_text(outcome.point))}</b>", f"{outcome.status}, {outcome.model} by {outcome.engine}"]
     if outcome.reason is not None:

@@ -53,7 +53,7 @@ _DISPENSABLE = ("can serve/s", "arrive/s", "accuracy", "retrains on")
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class SimplePlan:
     """What a simple engine makes of the same problem; ``objective`` is ``None`` where it found no plan."""
 
     engine: str
@@ -66,7 +66,7 @@ def print_plan(
     verification: Verification | None,
     console: Console,
     *,
-    floors: Sequence[Floor] = (),
+    floors: Sequence[SimplePlan] = (),
     notes: Sequence[tuple[str, str]] = (),
     all_changes: bool = False,
 ) -> None:
@@ -101,7 +101,7 @@ def _figures(
     problem: Problem,
     plan: MigPlan,
     verification: Verification | None,
-    floors: Sequence[Floor],
+    floors: Sequence[SimplePlan],
     notes: Sequence[tuple[str, str]],
 ) -> Table:
     table = Table.grid(padding=(0, 2), pad_edge=True)
@@ -158,7 +158,7 @@ def _checked(broken: Sequence[Violation]) -> str:
     return "valid by every rule"
 
 
-def _standing(floor: Floor, objective: float) -> str:
+def _standing(floor: SimplePlan, objective: float) -> str:
     if floor.objective is None:
         return "beats"
     if abs(objective - floor.objective) <= TOLERANCE * max(1.0, abs(floor.objective)):
@@ -166,7 +166,7 @@ def _standing(floor: Floor, objective: float) -> str:
     return "beats" if objective > floor.objective else "short of"
 
 
-def _against(floor: Floor, objective: float) -> str:
+def _against(floor: SimplePlan, objective: float) -> str:
     if floor.objective is None:
         return f"{floor.engine}, which finds no plan"
     share = abs(objective / floor.objective - 1) if floor.objective else 0.0

@@ -16,7 +16,7 @@ from migrator.log.trouble import Blind
 from migrator.views.sentences import floors_in_words
 from migrator.views.strips import layout_strip
 from migrator.whatif.grid import point_text
-from migrator.whatif.sweep import Outcome, best_of
+from migrator.whatif.sweep import PointOutcome, best_of
 from planner.problem import Owner
 from workloads.serving.tally import Totals
 
@@ -154,7 +154,7 @@ class GridView:
     """A bar with the best point so far. Use it as a context, so that it is removed whatever happens."""
 
     def __init__(self, n_points: int, n_processes: int, console: Console) -> None:
-        self._best: Outcome | None = None
+        self._best: PointOutcome | None = None
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -188,11 +188,11 @@ class GridView:
             where = "one process" if self._n_processes == 1 else f"{self._n_processes} processes"
             self._console.print(f"planning {points} in {where}", soft_wrap=True)
 
-    def planned(self, outcome: Outcome) -> None:
+    def planned(self, outcome: PointOutcome) -> None:
         """Move on by one point."""
         self._best = best_of(item for item in (self._best, outcome) if item is not None)
         self._progress.update(self._task, advance=1, best=_best_text(self._best))
 
 
-def _best_text(best: Outcome | None) -> str:
+def _best_text(best: PointOutcome | None) -> str:
     return "" if best is None else f"best {best.goodput_pct:.2f} % at {escape(point_text(best.point))}"

@@ -25,7 +25,7 @@ from migrator.log.account import Account, SecondAccounts, accounts, waits_for_ot
 from migrator.log.diff import Diff
 from migrator.log.report import Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
-from migrator.log.timeline import PHASES, Course, Held, courses, held, n_seconds, new_models
+from migrator.log.timeline import PHASES, Held, TenantTrack, courses, held, n_seconds, new_models
 from migrator.log.trouble import Kept, kept_in
 from migrator.views.diff import cause_text, headline, row_name
 from migrator.views.ending import LOSSES_IN_WORDS
@@ -502,7 +502,7 @@ def _hatched(unknown: Sequence[tuple[float, float, str]], n_rows: int) -> Iterat
         }
 
 
-def _request_lines(course: Course, colour: str, from_s: int, to_s: int) -> Iterator[Json]:
+def _request_lines(course: TenantTrack, colour: str, from_s: int, to_s: int) -> Iterator[Json]:
     faint = {"width": 0.5, "color": colour}
     yield _line(course.low, from_s, to_s, "forecast, low", faint)
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))

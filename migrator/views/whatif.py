@@ -11,10 +11,10 @@ from rich.table import Table
 
 from migrator.console import escape
 from migrator.views.sentences import assumed_lines
-from migrator.whatif.confirm import Confirmed, Share, Trial
+from migrator.whatif.confirm import Confirmed, KeptShare, Trial
 from migrator.whatif.grid import Choice, point_text
 from migrator.whatif.search import UNMEASURED, Condition, Found, Verdict
-from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
+from migrator.whatif.sweep import PlannedRetraining, PointOutcome, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
 """Columns of a console on which every table fits, to measure a table's own width."""
@@ -74,7 +74,7 @@ def trial_text(trial: Trial, conditions: Sequence[Condition]) -> str:
     return f"{trial.choice}: {shares} ({seeds}): {word[trial.verdict]}"
 
 
-def _share_text(condition: Condition, share: Share) -> str:
+def _share_text(condition: Condition, share: KeptShare) -> str:
     metric = condition.metric if condition.tenant is None else f"{condition.metric}:{condition.tenant}"
     if share.mean is None:
         return f"{metric} none: no run can begin, or nothing arrives"
@@ -150,7 +150,7 @@ def _text(choice: Choice | None) -> str:
 
 def _reasons(sweep: Sweep) -> Iterator[str]:
     """Each reason why there is no plan, with its first point and the number of others."""
-    first: dict[tuple[str, str], Outcome] = {}
+    first: dict[tuple[str, str], PointOutcome] = {}
     n_more: Counter[tuple[str, str]] = Counter()
     for outcome in sweep.outcomes:
         if outcome.reason is not None:
@@ -205,7 +205,7 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
     return table
 
 
-def _best(sweep: Sweep, found: Found | None) -> Outcome | None:
+def _best(sweep: Sweep, found: Found | None) -> PointOutcome | None:
     """The outcome that stands out: what was found, or else the one with the most goodput."""
     if found is None:
         return sweep.best
@@ -217,7 +217,7 @@ def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
     return max((tuple(tenant.name for tenant in outcome.tenants) for outcome in sweep.outcomes), key=len, default=())
 
 
-def _cells(outcome: Outcome, tenant_names: tuple[str, ...], n_tenant_cells: int) -> list[str]:
+def _cells(outcome: PointOutcome, tenant_names: tuple[str, ...], n_tenant_cells: int) -> list[str]:
     tenants = {tenant.name: tenant for tenant in outcome.tenants}
     cells = [escape(choice.text) for choice in outcome.point]
     cells += [

@@ -18,7 +18,7 @@ from migrator.errors import ConfigSloError, InfeasibleError
 from migrator.execution.loop import View
 from migrator.inputs import assemble
 from migrator.whatif.grid import Choice, Factor
-from migrator.whatif.search import METRICS, N_HALVINGS, Condition, Found, Search, Verdict, number_of, with_number
+from migrator.whatif.search import METRICS, N_HALVINGS, Condition, Found, GoalSearch, Verdict, number_of, with_number
 from migrator.whatif.sweep import Case
 from planner.policies.ours import Migrator
 from workloads.arrays import FloatArray
@@ -62,7 +62,7 @@ def run_of(case: Case) -> Kept | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class KeptShare:
     """A share that runs of several seeds kept, over all windows.
 
     Attributes:
@@ -76,25 +76,25 @@ class Share:
     room: float = 0.0
 
 
-def share_kept(condition: Condition, runs: Sequence[Kept], weights: Mapping[str, float]) -> Share:
+def share_kept(condition: Condition, runs: Sequence[Kept], weights: Mapping[str, float]) -> KeptShare:
     """What runs kept of a condition's metric; goodput of all tenants is weighted, as in plans."""
     weighs = condition.metric == "goodput" and condition.tenant is None
     column = 1 + METRICS.index(condition.metric)
     names = [name for name in runs[0] if condition.tenant in (None, name)]
     if not names:
-        return Share(None)
+        return KeptShare(None)
     factors = [weights[name] if weighs else 1.0 for name in names]
     counts = np.array([np.tensordot(factors, [run[name] for name in names], axes=1) for run in runs])
     arrivals, kept = counts[..., 0], counts[..., column]  # by seed and window
     totals = arrivals.sum(axis=1)
     if not totals.all():
-        return Share(None)
+        return KeptShare(None)
     mean = float((kept.sum(axis=1) / totals).mean())
     if len(runs) == 1:
-        return Share(mean)
+        return KeptShare(mean)
     strays = (kept - mean * arrivals).var(axis=0, ddof=1).sum()
     error = float(math.sqrt(strays / len(runs)) / totals.mean())
-    return Share(mean, error, _quantile(arrivals.shape[1] * (len(runs) - 1)) * math.sqrt(2) * error)
+    return KeptShare(mean, error, _quantile(arrivals.shape[1] * (len(runs) - 1)) * math.sqrt(2) * error)
 
 
 def _quantile(n_free: int) -> float:
@@ -118,11 +118,11 @@ class Trial:
 
     choice: Choice
     seeds: tuple[int, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[KeptShare, ...]
     verdict: Verdict
 
 
-def _verdict(condition: Condition, share: Share) -> Verdict:
+def _verdict(condition: Condition, share: KeptShare) -> Verdict:
     if share.mean is None:
         return Verdict.FAILS
     spare = condition.spare(share.mean)
@@ -136,7 +136,7 @@ def _trial(
 ) -> Trial:
     began = [run for run in runs.values() if run is not None]
     whole = len(began) == len(runs)
-    shares = tuple(share_kept(one, began, weights) if whole else Share(None) for one in conditions)
+    shares = tuple(share_kept(one, began, weights) if whole else KeptShare(None) for one in conditions)
     verdicts = [_verdict(*pair) for pair in zip(conditions, shares, strict=True)]
     worst = next((one for one in (Verdict.FAILS, Verdict.NOT_SHOWN) if one in verdicts), Verdict.HOLDS)
     return Trial(choice, tuple(runs), shares, worst)
@@ -289,7 +289,7 @@ class _Line:
     """The values of a search from the easy end to the hard one, and those between them."""
 
     def __init__(self, found: Found) -> None:
-        self._search: Search = found.search
+        self._search: GoalSearch = found.search
         self._sign = 1 if found.search.direction == "max" else -1
         values = [one for one in found.search.choices if one not in found.unmeasured]
         self._step = 0.0

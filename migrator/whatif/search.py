@@ -23,7 +23,7 @@ from executor.names import did_you_mean
 from migrator.config import Config
 from migrator.errors import GridError
 from migrator.whatif.grid import Choice, Factor, choice_of, shown
-from migrator.whatif.sweep import Outcome
+from migrator.whatif.sweep import PointOutcome
 from planner.plan import OPTIMAL_GAP, Status
 
 METRICS = ("goodput", "slo_attainment")
@@ -65,7 +65,7 @@ class Condition:
         """By how much the share keeps it; below 0 where it does not."""
         return share - self.share if self.sign == ">=" else self.share - share
 
-    def value(self, outcome: Outcome) -> float | None:
+    def value(self, outcome: PointOutcome) -> float | None:
         """What the plan of a point promises, as a share; ``None`` where it cannot be told."""
         found: float | None
         if self.tenant is None:
@@ -76,7 +76,7 @@ class Condition:
             found = shares[METRICS.index(self.metric)]
         return None if found is None else found / 100
 
-    def verdict(self, outcome: Outcome) -> Verdict:
+    def verdict(self, outcome: PointOutcome) -> Verdict:
         """Whether the plan of a point keeps it, as far as that plan shows."""
         if outcome.status == Status.INFEASIBLE:
             return Verdict.FAILS
@@ -97,7 +97,7 @@ def _first(holds: bool, fails: bool) -> Verdict:
     return Verdict.HOLDS if holds else Verdict.FAILS if fails else Verdict.NOT_SHOWN
 
 
-def verdict_of(conditions: Sequence[Condition], outcome: Outcome) -> Verdict:
+def verdict_of(conditions: Sequence[Condition], outcome: PointOutcome) -> Verdict:
     """Whether all of them are kept: fails if one does, else not shown if one is not."""
     found = [condition.verdict(outcome) for condition in conditions]
     return next((one for one in (Verdict.FAILS, Verdict.NOT_SHOWN) if one in found), Verdict.HOLDS)
@@ -142,7 +142,7 @@ N_HALVINGS = 6
 UNMEASURED = "unmeasured"
 """The status of a GPU model without service profiles: nothing is said of it."""
 
-Planned = Callable[[Sequence[Choice]], Sequence[Outcome]]
+Planned = Callable[[Sequence[Choice]], Sequence[PointOutcome]]
 """Plans the window with each of these choices; outcomes in their order."""
 
 
@@ -180,7 +180,7 @@ _ALLOWED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class GoalSearch:
     """What is looked for.
 
     Attributes:
@@ -213,9 +213,9 @@ class Found:
         verdicts: Of each.
     """
 
-    search: Search
+    search: GoalSearch
     conditions: tuple[Condition, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[PointOutcome, ...]
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -272,11 +272,11 @@ class Found:
         return next((n for n, one in enumerate(self.verdicts) if one is not Verdict.HOLDS), len(self.verdicts))
 
 
-def _choice_in(outcome: Outcome, name: str) -> Choice:
+def _choice_in(outcome: PointOutcome, name: str) -> Choice:
     return next(choice for choice in outcome.point if choice.name == name)
 
 
-def read_search(text: str, config: Config) -> Search:
+def read_search(text: str, config: Config) -> GoalSearch:
     """What ``--find`` asks for.
 
     Raises:
@@ -286,7 +286,7 @@ def read_search(text: str, config: Config) -> Search:
     name, has_range, ends = rest.partition("=")
     tenant, _, key = name.rpartition(".")
     if key == "gpu" and not tenant and direction == "min" and not has_range:
-        return Search("min", tuple(Choice("gpu", None, model.name) for model in by_size()))
+        return GoalSearch("min", tuple(Choice("gpu", None, model.name) for model in by_size()))
     findable = _FINDABLE.get(key)
     is_plain = not tenant and not has_range
     if not colon or findable is None or direction != findable.direction or (key == "tenants" and not is_plain):
@@ -308,7 +308,7 @@ def read_search(text: str, config: Config) -> Search:
         raise GridError(f"--find {shown(text)}: no tenant's traffic follows a load here; factors such as x0.5..x2 do")
     width = (number_of(high) - number_of(low)) / (N_VALUES - 1)
     grid = list(dict.fromkeys(with_number(low, number_of(low) + place * width) for place in range(N_VALUES)))
-    return Search(findable.direction, tuple(grid if findable.direction == "max" else reversed(grid)))
+    return GoalSearch(findable.direction, tuple(grid if findable.direction == "max" else reversed(grid)))
 
 
 def by_size() -> tuple[GpuModel, ...]:
@@ -323,7 +323,7 @@ def by_size() -> tuple[GpuModel, ...]:
     return tuple(sorted(map(gpu_model, gpu_model_names()), key=size))
 
 
-def find(search: Search, conditions: Sequence[Condition], planned: Planned) -> Found:
+def find(search: GoalSearch, conditions: Sequence[Condition], planned: Planned) -> Found:
     """What came of the search; ``planned`` is asked for the grid at once, then for one value after the other."""
     outcomes = dict(zip(search.choices, planned(search.choices), strict=True))
     order = list(search.choices)

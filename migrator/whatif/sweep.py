@@ -244,7 +244,7 @@ class TenantOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PointOutcome:
     """What planning came to at one point.
 
     Attributes:
@@ -300,7 +300,7 @@ class Sweep:
     name: str
     forecast: str
     grid: Grid
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[PointOutcome, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -309,18 +309,18 @@ class Sweep:
         return assumed_in_any(outcome.assumed for outcome in self.outcomes)
 
     @property
-    def best(self) -> Outcome | None:
+    def best(self) -> PointOutcome | None:
         """The first of those with the highest share of goodput; ``None`` where there is no plan at all."""
         return best_of(self.outcomes)
 
 
-def best_of(outcomes: Iterable[Outcome]) -> Outcome | None:
+def best_of(outcomes: Iterable[PointOutcome]) -> PointOutcome | None:
     """The first of those with the highest share of goodput; ``None`` where none has one."""
     planned = (outcome for outcome in outcomes if outcome.goodput_pct is not None)
     return max(planned, key=lambda outcome: outcome.goodput_pct or 0.0, default=None)
 
 
-def outcome_of(case: Case) -> Outcome:
+def outcome_of(case: Case) -> PointOutcome:
     """The case's window planned; same case, same outcome, but for ``solve_s`` and what a time limit cuts off."""
     model = case.solving.reconfiguration.value
     engine = case.solving.engine or default_engine(model)
@@ -329,11 +329,11 @@ def outcome_of(case: Case) -> Outcome:
         planned = plan_through(setting, traffic, case.window, case.solving)[-1]
     except (ConfigSloError, InfeasibleError) as error:
         reason = str(error).removeprefix(f"{case.origin}: ")
-        return Outcome(case.point, Status.INFEASIBLE.value, model, engine, reason=reason)
+        return PointOutcome(case.point, Status.INFEASIBLE.value, model, engine, reason=reason)
     except PlannerError as error:
-        return Outcome(case.point, "failed", model, engine, reason=str(error))
+        return PointOutcome(case.point, "failed", model, engine, reason=str(error))
     problem, plan = planned.problem, planned.plan
-    outcome = Outcome(
+    outcome = PointOutcome(
         case.point,
         plan.status.value,
         model,

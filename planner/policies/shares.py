@@ -19,7 +19,7 @@ QUANTA = 20
 """Shares are whole twentieths of the GPU: 5 % are the 5 or 6 of an A100's 108 processors that MPS tells apart."""
 
 
-class Stage(StrEnum):
+class RetrainingStage(StrEnum):
     """How far a tenant's retraining of this window is."""
 
     NONE = "none"
@@ -87,7 +87,7 @@ class ShareTenant:
     rate_rps: Floats
     training_rate: Floats
     done: float
-    stage: Stage
+    stage: RetrainingStage
     rate_beside: tuple[Floats, ...] = ()
     turns_rps: Floats | None = None
     options: tuple[ShareOption, ...] = ()
@@ -129,7 +129,7 @@ class ShareTenant:
     @property
     def is_to_retrain(self) -> bool:
         """Whether its retraining waits or runs."""
-        return self.stage in (Stage.WAITING, Stage.RUNNING)
+        return self.stage in (RetrainingStage.WAITING, RetrainingStage.RUNNING)
 
     @property
     def inference(self) -> Owner:

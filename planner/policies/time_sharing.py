@@ -14,10 +14,10 @@ from executor.compiled import compiled
 from planner.arrays import Floats, Int64s
 from planner.policies.policy import Knows
 from planner.policies.turns import (
-    Course,
     PacedRetraining,
     TurnOption,
     TurnPolicy,
+    TurnSchedule,
     TurnTenant,
     cheapest,
     in_steps,
@@ -90,7 +90,7 @@ class TimeSharing(TurnPolicy):
         """The policy whose turns cost so much."""
         return cls(f"time-sharing-{percent}", turn_cost=percent / 100)
 
-    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> TurnSchedule:
         """The best course over all longest turns; of equal ones that of the shortest.
 
         Where there are very many ways to retrain, the longest turn is the one that is best with few of them.
@@ -196,12 +196,12 @@ class _Fluid:
         self._known_s: dict[tuple[frozenset[int], int], list[Floats]] = {}
         self.value = self._solve()
         retrainings = tuple(self._retrainings(window_s))
-        self.course = Course(limits, retrainings, self._worth(retrainings))
+        self.course = TurnSchedule(limits, retrainings, self._worth(retrainings))
         self._longest_s = longest_s
 
     def followed_by(
         self, tenants: Sequence[TurnTenant], rest: Sequence[tuple[int, TurnOption, float]], window_s: float
-    ) -> Course:
+    ) -> TurnSchedule:
         """The course, and then these retrainings of other tenants in the gaps, those that are required or gain."""
         retrainings = list(self.course.retrainings)
         for index, option, gain in rest:
@@ -212,7 +212,7 @@ class _Fluid:
             paced = in_steps(index, retraining, option, self._longest_s, self._longer)
             none = np.empty(0, np.int64), np.empty(0)
             retrainings += [replace(own, due_s=window_s) for own in _Job(0, 0, paced, *none).in_phases]
-        return Course(self.course.limits, tuple(retrainings), self._worth(retrainings))
+        return TurnSchedule(self.course.limits, tuple(retrainings), self._worth(retrainings))
 
     def _job(self, place: int, way: int, paced: PacedRetraining) -> _Job:
         """The retraining in one of its ways, at all paces at which it has time."""

@@ -110,7 +110,7 @@ class PacedRetraining:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TurnSchedule:
     """What is settled when a window begins; whose turn it is shows as requests come.
 
     Attributes:
@@ -153,7 +153,7 @@ class TurnPolicy(AnyPolicy):
         return False
 
     @abstractmethod
-    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> TurnSchedule:
         """What is settled for a window of so many seconds."""
 
 

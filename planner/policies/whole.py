@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from planner.policies.policy import Knows
 from planner.policies.turns import (
-    Course,
     PacedRetraining,
     SecondsByBatch,
     TurnOption,
     TurnPolicy,
+    TurnSchedule,
     TurnTenant,
     cheapest,
     in_steps,
@@ -54,7 +54,7 @@ class Whole(TurnPolicy):
         if not 0 < self.slowdown < math.inf:
             raise ValueError(f"{self.name}: slowdown {self.slowdown}: must be finite and above 0")
 
-    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> TurnSchedule:
         """Batch limits for the mix, and all retrainings in the gaps."""
         limits = batch_limits(
             [tenant.serving_s for tenant in tenants],
@@ -77,7 +77,7 @@ class Whole(TurnPolicy):
             [tenant.rate_rps for tenant in due],
             [one.work_s for one in retrainings],
         )
-        return Course(limits, tuple(retrainings[place] for place in order), ((0.0, 0.0),) * len(tenants))
+        return TurnSchedule(limits, tuple(retrainings[place] for place in order), ((0.0, 0.0),) * len(tenants))
 
     def _retrainings(
         self, tenants: Sequence[TurnTenant], longest_s: float, gaps: float, window_s: float

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.auto import LAST_RESORT, PRIOR_RPS, PRIOR_STEPS, WINDOWS, Auto, filled
-from forecaster.expert import LEVELS, Expert, IntArray, Window, outcomes_at
+from forecaster.expert import LEVELS, Expert, IntArray, RecentWindow, outcomes_at
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.short_term import ShortTerm
 
@@ -138,9 +138,9 @@ def test_each_tenant_has_its_own_experts_and_the_next_steps_others_than_the_far_
 @pytest.mark.parametrize("expert", [Broken(), Nonsense(np.nan), Nonsense(-1.0)], ids=lambda expert: expert.name)
 def test_an_expert_that_fails_is_left_out_and_it_is_said(expert: Expert) -> None:
     history = np.random.default_rng(2).gamma(2, 8, (300, 1))
-    forecast = forecast_of(history, auto=Auto((expert, Window(60))))
+    forecast = forecast_of(history, auto=Auto((expert, RecentWindow(60))))
     assert forecast.method.startswith(f"auto: window 60; {expert.name} failed (")
-    np.testing.assert_array_equal(forecast.mean_rps, forecast_of(history, auto=Auto((Window(60),))).mean_rps)
+    np.testing.assert_array_equal(forecast.mean_rps, forecast_of(history, auto=Auto((RecentWindow(60),))).mean_rps)
 
 
 def test_where_every_expert_fails_a_window_takes_over() -> None:

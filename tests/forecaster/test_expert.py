@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forecaster.expert import LEVELS, Window, group_of, outcomes_at, pinball, scored_leads
+from forecaster.expert import LEVELS, RecentWindow, group_of, outcomes_at, pinball, scored_leads
 from forecaster.forecast import QUANTILE_LEVELS
 
 
@@ -40,7 +40,7 @@ def test_the_true_quantile_has_the_lowest_pinball_loss() -> None:
 
 def test_quantiles_are_those_of_the_last_steps_at_every_lead() -> None:
     history = np.random.default_rng(1).uniform(size=(500, 2))
-    bands = Window(100).quantiles_at(history, np.array([300, 500]), np.arange(7))
+    bands = RecentWindow(100).quantiles_at(history, np.array([300, 500]), np.arange(7))
     assert bands.shape == (2, len(LEVELS), 7, 2)
     expected = np.quantile(history[200:300], LEVELS, axis=0, method="hazen")
     np.testing.assert_allclose(bands[0], np.repeat(expected[:, np.newaxis], 7, axis=1))
@@ -48,10 +48,10 @@ def test_quantiles_are_those_of_the_last_steps_at_every_lead() -> None:
 
 def test_a_short_history_is_taken_whole() -> None:
     history = np.random.default_rng(1).uniform(size=(40, 1))
-    both = [Window(length).quantiles_at(history, np.array([40]), np.arange(1)) for length in (40, 600)]
+    both = [RecentWindow(length).quantiles_at(history, np.array([40]), np.arange(1)) for length in (40, 600)]
     np.testing.assert_array_equal(*both)
 
 
 def test_lengths_below_one_are_refused() -> None:
     with pytest.raises(ValueError, match="length_steps 0: must be at least 1"):
-        Window(0)
+        RecentWindow(0)

@@ -17,11 +17,11 @@ import pytest
 
 from forecaster import neural
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray
-from forecaster.neural import Check, Learned, ModelError, Recipe, Seen, fit
+from forecaster.neural import Check, FittedOn, Learned, ModelError, Recipe, fit
 from tests.fitted import fitted_folder
 
 SMALL = Recipe("nhits", window_steps=20, history_steps=40, batch=8)
-SEEN = (Seen("made", 0, 600, "0" * 64),)
+SEEN = (FittedOn("made", 0, 600, "0" * 64),)
 
 needs_neuralforecast = pytest.mark.skipif(
     find_spec("neuralforecast") is None, reason="NOT TESTED: needs the extra `neural`"

@@ -10,7 +10,7 @@ import pytest
 from forecaster.forecast import FloatArray, Forecast, Forecaster
 from forecaster.registry import forecaster_names, make_forecaster
 from forecaster.scores import (
-    Score,
+    ForecastScore,
     Share,
     Trials,
     bands_of,
@@ -38,7 +38,7 @@ def trials(came: FloatArray, mean: FloatArray, low: float, high: float, n_steps_
     )
 
 
-def within_80_pct(*scores: Score) -> Share:
+def within_80_pct(*scores: ForecastScore) -> Share:
     return pooled(scores).coverage[0.8]
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from migrator.comparison import Score, matches_of, score_of, standings
+from migrator.comparison import MatchScore, matches_of, score_of, standings
 from migrator.config import read_config
 from migrator.errors import ConfigError
 from migrator.inputs import assemble
 from workloads.serving.tally import Totals
 
 
-def score(policy: str, correct: int, segment: int = 0, workload: str = "w") -> Score:
-    return Score(policy, workload, segment, (Totals(arrivals=1000, in_time=correct, correct=correct),), {}, 2, 0)
+def score(policy: str, correct: int, segment: int = 0, workload: str = "w") -> MatchScore:
+    return MatchScore(policy, workload, segment, (Totals(arrivals=1000, in_time=correct, correct=correct),), {}, 2, 0)
 
 
 def traced(write_config, changes=None):

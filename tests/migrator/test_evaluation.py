@@ -13,7 +13,7 @@ from forecaster.ewma import Ewma
 from forecaster.expert import IntArray
 from forecaster.forecast import FloatArray
 from forecaster.naive import SeasonalNaive
-from forecaster.neural import Recipe, Seen
+from forecaster.neural import FittedOn, Recipe
 from forecaster.registry import forecaster_names
 from migrator.errors import LogError
 from migrator.evaluation import Methods, Series, SeriesError, Terms, _longest_stretch, evaluate, methods_of, read_series
@@ -91,7 +91,7 @@ def test_forecasts_without_an_expert_that_failed_are_told() -> None:
 
 
 def test_a_model_that_has_seen_what_it_is_tested_on_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = (Seen("made", 0, 220, ""), Seen("made", 0, 200, ""), Seen("other", 0, 300, ""))
+    seen = (FittedOn("made", 0, 220, ""), FittedOn("made", 0, 200, ""), FittedOn("other", 0, 300, ""))
     folder = fitted_folder(tmp_path / "model", Recipe("nhits", window_steps=10, history_steps=250), seen, monkeypatch)
     found = evaluate(series(300), methods_of(["ewma"], [folder]), Terms(window_s=20))
     assert found.notes == ("nhits was fitted on 20 of the seconds on which it is tested here",)

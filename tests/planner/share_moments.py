@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.arrays import Floats
-from planner.policies.shares import QUANTA, Moment, ShareOption, Shares, ShareTenant, Stage
+from planner.policies.shares import QUANTA, Moment, RetrainingStage, ShareOption, Shares, ShareTenant
 
 STEPS = np.arange(QUANTA + 1, dtype=np.float64)
 
@@ -22,11 +22,11 @@ def share_tenant(
     weight: float = 1.0,
     training_s: float | None = None,
     done: float = 0.0,
-    stage: Stage = Stage.WAITING,
+    stage: RetrainingStage = RetrainingStage.WAITING,
 ) -> ShareTenant:
     """A tenant that serves so much on each twentieth, and that trains so long on the whole GPU, if at all."""
     training_rate = STEPS * 0.0 if training_s is None else STEPS / QUANTA / training_s
-    own_stage = Stage.NONE if training_s is None else stage
+    own_stage = RetrainingStage.NONE if training_s is None else stage
     return ShareTenant(name, weight, *accuracy, rps_each * STEPS, training_rate, done, own_stage)
 
 
@@ -59,7 +59,7 @@ def moment_of(
 @st.composite
 def share_tenants(draw: st.DrawFn, name: str) -> ShareTenant:
     """Rates that never fall with the share, 0 everywhere included; a retraining at any stage."""
-    stage = draw(st.sampled_from(Stage))
+    stage = draw(st.sampled_from(RetrainingStage))
     unit = st.floats(0, 1)
     return ShareTenant(
         name=name,
@@ -67,8 +67,8 @@ def share_tenants(draw: st.DrawFn, name: str) -> ShareTenant:
         accuracy_before=draw(unit),
         accuracy_after=draw(unit),
         rate_rps=_rising(draw, st.integers(0, 50)),
-        training_rate=STEPS * 0.0 if stage is Stage.NONE else _rising(draw, st.integers(1, 50)) / 1000,
-        done=draw(st.floats(0, 0.99)) if stage is Stage.RUNNING else float(stage is Stage.DONE),
+        training_rate=STEPS * 0.0 if stage is RetrainingStage.NONE else _rising(draw, st.integers(1, 50)) / 1000,
+        done=draw(st.floats(0, 0.99)) if stage is RetrainingStage.RUNNING else float(stage is RetrainingStage.DONE),
         stage=stage,
         is_due=draw(st.booleans()),
         start_s=draw(st.floats(0, 3)),

@@ -34,7 +34,7 @@ _FACTS = "migrator"  # the metadata's key, of a JSON object with the checksum ov
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueModel:
     """A model of the catalogue.
 
     Attributes:
@@ -247,7 +247,7 @@ def _check_inputs(model: str, shape: Shape, dtype: str, n_classes: int) -> None:
         raise ModelError(f"model {model}: inputs are {dtype} of shape {list(shape)}; {needed[takes]} are needed")
 
 
-def _module(entry: Entry, shape: Shape, n_classes: int, weights: str) -> tuple[Module, str]:
+def _module(entry: CatalogueModel, shape: Shape, n_classes: int, weights: str) -> tuple[Module, str]:
     """The module and what its weights are."""
     from torch import nn  # noqa: PLC0415 (heavy, and of the extra `live`)
 
@@ -310,20 +310,20 @@ def _bert(shape: Shape, n_classes: int) -> Module:
     return module
 
 
-def _torchvision_entry(name: str, pixels: int) -> Entry:
-    return Entry(partial(_torchvision, name), "images", pixels, partial(_torchvision_weights, name))
+def _torchvision_entry(name: str, pixels: int) -> CatalogueModel:
+    return CatalogueModel(partial(_torchvision, name), "images", pixels, partial(_torchvision_weights, name))
 
 
-MODELS: dict[str, Entry] = {
-    "mlp": Entry(_mlp, "numbers"),
-    "cnn": Entry(_cnn, "images"),
-    "cnn_wide": Entry(partial(_cnn, width=192), "images"),
+MODELS: dict[str, CatalogueModel] = {
+    "mlp": CatalogueModel(_mlp, "numbers"),
+    "cnn": CatalogueModel(_cnn, "images"),
+    "cnn_wide": CatalogueModel(partial(_cnn, width=192), "images"),
     "resnet50": _torchvision_entry("resnet50", 224),
     "mobilenet_v2": _torchvision_entry("mobilenet_v2", 224),
     "inception_v3": _torchvision_entry("inception_v3", 299),
     "vit_b_16": _torchvision_entry("vit_b_16", 224),
     "convnext_base": _torchvision_entry("convnext_base", 224),
-    "bert_base": Entry(_bert, "tokens"),
+    "bert_base": CatalogueModel(_bert, "tokens"),
 }
 """The catalogue. ``bert_base`` needs the package ``transformers``, which the extra ``live`` does not bring."""
 

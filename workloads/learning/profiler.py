@@ -23,7 +23,7 @@ from workloads.learning.curve import Correction, Point, estimates, fitted
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Benchmark, Replay, Samples, encoded, held_out
 from workloads.learning.models import Classifier
-from workloads.learning.retraining import Job, fit_of, job_in, learner, retrained
+from workloads.learning.retraining import RetrainingJob, fit_of, job_in, learner, retrained
 from workloads.learning.watch import Cut
 
 SHARES = (0.1, 0.25)
@@ -199,7 +199,7 @@ def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: 
     """Train the weights that are served at first, and write which requests are asked.
 
     Args:
-        job: A :class:`~workloads.learning.retraining.Job` of experience 0.
+        job: A :class:`~workloads.learning.retraining.RetrainingJob` of experience 0.
         requests: The file to write: ``payloads (n, bytes)``, ``expected (n, 2)``, both of uint8, and ``samples (N,)``:
             which of them each request of the run asks.
         n_by_window: How many requests arrive in each window.
@@ -215,7 +215,7 @@ def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: 
     return 0
 
 
-def _prepared(asked: Job, requests: Path, n_by_window: list[int]) -> Prepared:
+def _prepared(asked: RetrainingJob, requests: Path, n_by_window: list[int]) -> Prepared:
     data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
     _write_requests(requests, data, asked.seed, n_by_window)
     option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
@@ -244,7 +244,7 @@ def estimate(
     """Measure what the served model knows of a window's new data, and what each way to retrain would bring.
 
     Args:
-        job: A :class:`~workloads.learning.retraining.Job` that may be carried out, with the served weights.
+        job: A :class:`~workloads.learning.retraining.RetrainingJob` that may be carried out, with the served weights.
         options: Its ways to retrain by name: what each changes of the job's own, samples and epochs; all are read off
             one curve.
         window: Of the run.
@@ -281,7 +281,7 @@ def _tell_a_curve(points: Sequence[Point], before: float) -> bool:
     return len(points) >= N_EPOCHS or max(point.accuracy for point in points) >= before + LEAST_RISE
 
 
-def _accuracy_before(asked: Job, data: Benchmark, number: int, on_new: float, model: Any) -> float:
+def _accuracy_before(asked: RetrainingJob, data: Benchmark, number: int, on_new: float, model: Any) -> float:
     """On what is asked: the new experience alone, or all so far, each by its share."""
     if data.asked == "new" or number == 0:
         return on_new

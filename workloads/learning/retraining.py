@@ -1,4 +1,4 @@
-"""One retraining as a process: it takes a :class:`Job`, tells its course line by line, and leaves when it has to.
+"""One retraining as a process: it takes a :class:`RetrainingJob`, tells its course by lines, and leaves when it has to.
 
 ``python -m workloads.learning.retraining`` reads the job as one line of JSON from its standard input and tells on its
 standard output, which nothing else writes to. The input stays open: when it ends, the process that started this one is
@@ -45,7 +45,7 @@ class Fit(Protocol):
         """See :func:`workloads.learning.training.fit`."""
 
 
-class Job(Struct, frozen=True, forbid_unknown_fields=True):
+class RetrainingJob(Struct, frozen=True, forbid_unknown_fields=True):
     """What a retraining process is asked.
 
     Attributes:
@@ -91,14 +91,14 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
         return as_text(self).encode() + b"\n"
 
 
-def job_in(line: str | bytes) -> Job:
+def job_in(line: str | bytes) -> RetrainingJob:
     """What :meth:`Job.line` wrote.
 
     Raises:
         LearningError: It is no job; the message says what is wrong.
     """
     try:
-        return value_in(line, Job)
+        return value_in(line, RetrainingJob)
     except MessageError as error:
         raise LearningError(
             f"a retraining was asked {line[:80]!r}: {error}; one line of JSON, a Job, is needed"
@@ -121,7 +121,7 @@ class Leaving:
 
 
 def retrained(
-    job: Job,
+    job: RetrainingJob,
     tell: Callable[[Told], None],
     *,
     since_s: float | None = None,
@@ -155,7 +155,7 @@ def retrained(
 
 
 def _trained(
-    job: Job,
+    job: RetrainingJob,
     tell: Callable[[Told], None],
     since_s: float,
     leaving: Callable[[], tuple[str, str] | None],
@@ -210,7 +210,7 @@ def fit_of(option: Option) -> Fit:
     return fit
 
 
-def learner(job: Job, data: Benchmark) -> Classifier:
+def learner(job: RetrainingJob, data: Benchmark) -> Classifier:
     """The job's model for the benchmark's inputs, with the served weights.
 
     Raises:
@@ -279,7 +279,7 @@ def _leaving_when_asked() -> Leaving:
 
 
 def _carried_out(
-    job: Job, tell: Callable[[Told], None], leaving: Leaving, since_s: float, warm: Callable[[], None]
+    job: RetrainingJob, tell: Callable[[Told], None], leaving: Leaving, since_s: float, warm: Callable[[], None]
 ) -> int:
     """The exit code; a job that hangs is ended a while after its time."""
     over = threading.Event()

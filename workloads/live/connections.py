@@ -31,7 +31,7 @@ _UNACCEPTED = 2048
 _LAST_WORDS_S = 1.0
 
 
-class Server(uvicorn.Server):
+class DoorServer(uvicorn.Server):
     """Uvicorn's, which prints where it is to be found once it is open, and leaves signals to others.
 
     Args:
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
 
 
 class Connection(H11Protocol):
-    """A client's. ``most`` and ``idle_s`` as for :class:`Server`.
+    """A client's. ``most`` and ``idle_s`` as for :class:`DoorServer`.
 
     Two queues hold those that may be cut for another one: the ``silent``, of whose next request nothing has come, and
     those whose request is ``coming``.

@@ -41,7 +41,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from executor.files import read_input
 from executor.messages import value_in
 from workloads.errors import WorkloadError
-from workloads.live.connections import Server
+from workloads.live.connections import DoorServer
 from workloads.live.messages import (
     MOST_BYTES,
     TO_CLIENT,
@@ -57,7 +57,7 @@ from workloads.live.messages import (
     Watch,
 )
 from workloads.live.open_inference import (
-    Asked,
+    InferenceAsked,
     ProtocolError,
     Tensor,
     answered,
@@ -506,7 +506,7 @@ class _Door:
             under_way.n_bytes -= n_held
 
     async def _told_answers(
-        self, request: HttpRequest, tenant: Tenant, what: Asked, answers: Sequence[Answer]
+        self, request: HttpRequest, tenant: Tenant, what: InferenceAsked, answers: Sequence[Answer]
     ) -> Response:
         in_time = all(answer.status is Status.IN_TIME for answer in answers)
         payloads, versions = [answer.payload or b"" for answer in answers], [answer.version for answer in answers]
@@ -564,7 +564,7 @@ class _Door:
         finally:
             under_way.coming.pop(limit, None)
 
-    async def _asked(self, request: HttpRequest, tenant: Tenant, body: bytearray) -> Asked:
+    async def _asked(self, request: HttpRequest, tenant: Tenant, body: bytearray) -> InferenceAsked:
         """What the body asks for.
 
         Raises:
@@ -682,7 +682,7 @@ async def _answer_clients(setup: Setup, parent: Parent, tokens: Mapping[bytes, s
     line, reader = _Line(setup.folder), Reader()
     host = f"[{setup.host}]" if ":" in setup.host else setup.host
     url = f"http://{host}:{listener.getsockname()[1]}"
-    server = Server(_Door(setup, tokens, line, reader).app(), url, setup.connections, setup.idle_s, setup.request_s)
+    server = DoorServer(_Door(setup, tokens, line, reader).app(), url, setup.connections, setup.idle_s, setup.request_s)
     leaving = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leaving.set)
 

@@ -96,7 +96,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InferenceAsked:
     """What a request asks for.
 
     Attributes:
@@ -112,7 +112,9 @@ class Asked:
     timeout_s: float | None = None
 
 
-def asked(body: bytes | bytearray, json_bytes: int | None, given: Tensor, wanted: Tensor, most_samples: int) -> Asked:
+def asked(
+    body: bytes | bytearray, json_bytes: int | None, given: Tensor, wanted: Tensor, most_samples: int
+) -> InferenceAsked:
     """What the request asks for.
 
     Args:
@@ -140,7 +142,7 @@ def asked(body: bytes | bytearray, json_bytes: int | None, given: Tensor, wanted
     for name in ("sequence_id", "priority"):
         if parameters.get(name):
             raise ProtocolError(f"parameters.{name}: models here know none; leave it out")
-    return Asked(
+    return InferenceAsked(
         _id(request),
         _samples(_only(request.get("inputs"), "inputs", given), memoryview(body)[size:], given, most_samples),
         _is_binary(request, parameters, wanted),
@@ -149,7 +151,13 @@ def asked(body: bytes | bytearray, json_bytes: int | None, given: Tensor, wanted
 
 
 def answered(
-    request: Asked, model: str, wanted: Tensor, answers: Sequence[bytes], versions: Sequence[str], *, in_time: bool
+    request: InferenceAsked,
+    model: str,
+    wanted: Tensor,
+    answers: Sequence[bytes],
+    versions: Sequence[str],
+    *,
+    in_time: bool,
 ) -> tuple[bytes, int | None]:
     """The body of the response, and how much of it is JSON; ``None``: all.
 
@@ -220,7 +228,7 @@ def too_large(most_bytes: int) -> ProtocolError:
     return ProtocolError(f"a body of more than {most_bytes} bytes; that is the most allowed", 413)
 
 
-def asked_packed(body: bytes | bytearray, packing: str, most_bytes: int, *rest: Any) -> Asked:
+def asked_packed(body: bytes | bytearray, packing: str, most_bytes: int, *rest: Any) -> InferenceAsked:
     """What :func:`asked` says, whose other arguments follow, of a body that is packed unless ``packing`` is empty.
 
     Raises:

@@ -22,7 +22,7 @@ _SIGNS = {"stands": " ", "came": "+", "went": "−", "changed": "~"}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenInstance:
     """One instance as it was seen.
 
     Attributes:
@@ -62,19 +62,19 @@ def watch_command(
             typer.echo(_as_json(sight) if as_json else _as_line(sight))
 
 
-def sights(gpu: DriverGpu, where: Where, clock: Clock, every_s: float | None = None) -> Iterator[Seen]:
+def sights(gpu: DriverGpu, where: Where, clock: Clock, every_s: float | None = None) -> Iterator[SeenInstance]:
     """What stands, then what changes, for ever; what goes before what comes.
 
     Raises:
         GpuError: The driver does not answer any more. What may pass is told, and waited for.
     """
-    seen: dict[tuple[int, str], Seen] | None = None
+    seen: dict[tuple[int, str], SeenInstance] | None = None
     due_s = clock.now_s
     while True:
         if gpu.changed() or clock.now_s >= due_s:
             try:
                 records = where.records_of(gpu)
-                found = [Seen("stands", item, records.is_ours(item)) for item in gpu.instances()]
+                found = [SeenInstance("stands", item, records.is_ours(item)) for item in gpu.instances()]
             except RetryableGpuError as error:
                 warn(f"{error}; looking again")
                 due_s = clock.now_s
@@ -85,25 +85,27 @@ def sights(gpu: DriverGpu, where: Where, clock: Clock, every_s: float | None = N
         clock.sleep_until(clock.now_s + (LOOK_EVERY_S if every_s is None else every_s))
 
 
-def _differences(before: dict[tuple[int, str], Seen], after: dict[tuple[int, str], Seen]) -> Iterator[Seen]:
+def _differences(
+    before: dict[tuple[int, str], SeenInstance], after: dict[tuple[int, str], SeenInstance]
+) -> Iterator[SeenInstance]:
     for key, sight in before.items():
         if key not in after:
-            yield Seen("went", sight.instance, sight.is_ours)
+            yield SeenInstance("went", sight.instance, sight.is_ours)
     for key, sight in after.items():
         if key not in before:
-            yield Seen("came", sight.instance, sight.is_ours)
+            yield SeenInstance("came", sight.instance, sight.is_ours)
         elif sight != before[key]:
-            yield Seen("changed", sight.instance, sight.is_ours)
+            yield SeenInstance("changed", sight.instance, sight.is_ours)
 
 
-def _as_line(sight: Seen) -> str:
+def _as_line(sight: SeenInstance) -> str:
     item = sight.instance
     whose = "ours" if sight.is_ours else "others'"
     state = "" if item.is_whole else ", without compute instance"
     return f"{_now():%H:%M:%S} {_SIGNS[sight.what]} {item.placement} {whose} (GPU instance ID {item.gi_id}{state})"
 
 
-def _as_json(sight: Seen) -> str:
+def _as_json(sight: SeenInstance) -> str:
     item = sight.instance
     return json.dumps(
         {

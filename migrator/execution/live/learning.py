@@ -25,7 +25,7 @@ from migrator.execution.live.site import Asking, Site
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
 from workloads.learning.profiler import Found, Measured, Prepared, Refused
-from workloads.learning.retraining import Job
+from workloads.learning.retraining import RetrainingJob
 from workloads.live.generator import Stream
 from workloads.serving.requests import AccuracyTimeline, Requests
 from workloads.tenants import Tenant
@@ -228,7 +228,9 @@ class LiveModels:
         }
         return {**benchmark, **one.learning.model_options}
 
-    def job(self, tenant: str, window: int, out: Path, time_s: float | None = None, option: str = FULL) -> Job:
+    def job(
+        self, tenant: str, window: int, out: Path, time_s: float | None = None, option: str = FULL
+    ) -> RetrainingJob:
         """The retraining with a window's data by this option, from the weights that are served."""
         one = self._learners[tenant]
         number = min(window + 1, len(one.prepared.n_samples) - 1)
@@ -302,10 +304,10 @@ class LiveModels:
         out: Path,
         time_s: float | None = None,
         option: str = FULL,
-    ) -> Job:
+    ) -> RetrainingJob:
         learning = entry.learning
         assert learning is not None
-        return Job(
+        return RetrainingJob(
             model=entry.model,
             benchmark=learning.benchmark,
             experience=experience,

@@ -17,7 +17,7 @@ from executor.cpu.gpu import CpuGpu, standing_cuts
 from executor.cuts import CpuCut
 from migrator.commands import profile as command
 from migrator.profiling.record import Figure
-from migrator.profiling.stages import Load, Stage
+from migrator.profiling.stages import BusyLoad, Stage
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
 from workloads.profiles.table import ServiceProfiles, read_profiles
@@ -221,7 +221,7 @@ def test_on_a_mig_gpu_processes_are_given_their_devices_and_others_keep_theirs(
 
 def figure(profile: str, rate_rps: float, cores: float = 1.0, strategy: str | None = None) -> Figure:
     gpu = gpu_model(CUT.name)
-    stage = Stage(gpu.layout([gpu.placement(f"{profile}@0")]), "m", Load(32, strategy), 1, (profile,))
+    stage = Stage(gpu.layout([gpu.placement(f"{profile}@0")]), "m", BusyLoad(32, strategy), 1, (profile,))
     return Figure(stage, profile, 0.1, 0.1, 0.1, rate_rps, cores)
 
 

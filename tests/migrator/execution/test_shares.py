@@ -17,7 +17,7 @@ from planner.errors import EngineError
 from planner.policies.astraea import Astraea
 from planner.policies.ekya import Ekya
 from planner.policies.policy import Knows
-from planner.policies.shares import QUANTA, Answer, Moment, SharePolicy, Shares, Stage, Switching
+from planner.policies.shares import QUANTA, Answer, Moment, RetrainingStage, SharePolicy, Shares, Switching
 from tests.migrator.execution.simulation import Assembled, Run, run_of
 
 WINDOW_S = 15
@@ -179,19 +179,21 @@ def test_a_retraining_that_its_windows_end_meets_begins_anew(assembled):
     policy = Given(divided(6, 6, 8))
     run = run_of(assembled(tenants__0__retraining__samples=6000), policy)
     assert run.account.wrong_new == 0
-    assert [(moment.tenants[0].stage, moment.tenants[0].done) for moment in policy.asked] == [(Stage.WAITING, 0.0)] * 2
+    assert [(moment.tenants[0].stage, moment.tenants[0].done) for moment in policy.asked] == [
+        (RetrainingStage.WAITING, 0.0)
+    ] * 2
 
 
 def test_a_retraining_without_a_share_waits(assembled):
     policy = Given(divided(10, 10), period_s=1)
     run_of(assembled(), policy)
-    assert {moment.tenants[0].stage for moment in policy.asked} == {Stage.WAITING}
+    assert {moment.tenants[0].stage for moment in policy.asked} == {RetrainingStage.WAITING}
 
 
 def test_a_policy_is_asked_again_when_a_retraining_ends(assembled):
     policy = Given(divided(6, 6, 8))
     run_of(assembled(), policy)
-    assert [moment.tenants[0].stage for moment in policy.asked] == [Stage.WAITING, Stage.DONE] * 2
+    assert [moment.tenants[0].stage for moment in policy.asked] == [RetrainingStage.WAITING, RetrainingStage.DONE] * 2
 
 
 def test_a_policy_is_asked_as_often_as_it_asks_to_be(assembled):
@@ -258,7 +260,7 @@ def test_a_tenant_without_retraining_is_told_to_train_nothing(assembled):
     policy = Given(divided(10, 10))
     run_of(assembled(), policy)
     language = policy.asked[0].tenants[1]
-    assert (language.stage, language.training_rate.tolist()) == (Stage.NONE, [0.0] * (QUANTA + 1))
+    assert (language.stage, language.training_rate.tolist()) == (RetrainingStage.NONE, [0.0] * (QUANTA + 1))
 
 
 def test_a_policys_answer_is_not_changed_for_it(assembled):

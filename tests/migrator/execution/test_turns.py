@@ -23,7 +23,7 @@ from migrator.log import records as recorded
 from planner.arrays import Floats
 from planner.policies.policy import Knows
 from planner.policies.time_sharing import TimeSharing
-from planner.policies.turns import Course, TurnOption, TurnPolicy, TurnRetraining, TurnTenant, training_batch
+from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant, training_batch
 from planner.policies.whole import Whole, batch_limits, retraining_order
 from tests.migrator.execution.simulation import Assembled, Run, run_of
 from tests.migrator.execution.test_seams import changed_after
@@ -266,7 +266,7 @@ def test_all_processes_of_a_tenant_serve_in_its_turn(assembled: Assemble, tmp_pa
 
 def test_a_policy_is_told_misjudged_latencies_and_turns_take_what_they_take(assembled: Assemble) -> None:
     class Spy(Whole):
-        def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+        def course(self, tenants: Sequence[TurnTenant], window_s: float) -> TurnSchedule:
             self.told = [dict(tenant.serving_s) for tenant in tenants]
             return super().course([replace(one, serving_s={1: 0.01}) for one in tenants], window_s)
 
@@ -285,7 +285,7 @@ class Told(TimeSharing):
 
     windows: ClassVar[list[Sequence[TurnTenant]]] = []
 
-    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> Course:
+    def course(self, tenants: Sequence[TurnTenant], window_s: float) -> TurnSchedule:
         self.windows.append(tenants)
         return super().course(tenants, window_s)
 

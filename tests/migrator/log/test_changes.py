@@ -10,7 +10,7 @@ import pytest
 
 from executor.catalogue import gpu_model
 from migrator.errors import LogError
-from migrator.log.changes import Call, Instance, changes_in, measured_overhead, with_overhead_of_run
+from migrator.log.changes import Instance, MadeCall, changes_in, measured_overhead, with_overhead_of_run
 from migrator.log.runlog import ReadLog
 from planner.errors import ProblemError
 from planner.problem import Problem, Reconfiguration, TenantTerms
@@ -87,7 +87,7 @@ def test_calls_belong_to_the_change_after_them_and_refused_ones_to_none() -> Non
     calls = [records.intent(0, "create", "2g.20gb@2"), records.outcome(0, 1, 10.0, 10.5)]
     refused = [records.intent(0, "destroy", "2g.20gb@2"), records.outcome(0, 4, 30.0, 30.5, "busy")]
     first, then = changes_in(records.log_of(HEADER, *calls, BEGUN, *refused, ENDED))
-    assert (first.calls, then.calls) == ((Call("create", "2g.20gb@2", 10.0, 10.5),), ())
+    assert (first.calls, then.calls) == ((MadeCall("create", "2g.20gb@2", 10.0, 10.5),), ())
 
 
 def test_the_first_layout_is_the_bring_up() -> None:

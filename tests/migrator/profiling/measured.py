@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from executor.catalogue import gpu_model
 from migrator.profiling.record import StartPhases, Stretch
-from migrator.profiling.stages import Asked, stages
+from migrator.profiling.stages import MeasuringPlan, stages
 
 CPU = gpu_model("cpu-1.6-in-7")
-ASKED = Asked(CPU.profile_names, (1, 8), (1, 2), 1.0, is_coarse=True)
+ASKED = MeasuringPlan(CPU.profile_names, (1, 8), (1, 2), 1.0, is_coarse=True)
 STAGES = stages(CPU, ASKED, [("m", True)])
 
 

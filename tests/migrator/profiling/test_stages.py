@@ -9,13 +9,13 @@ import pytest
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel
 from migrator.errors import MigratorError
-from migrator.profiling.stages import TRAINING_BATCH, Asked, Load, Stage, stages
+from migrator.profiling.stages import TRAINING_BATCH, BusyLoad, MeasuringPlan, Stage, stages
 
 A100 = gpu_model("a100-40gb")
 
 
-def asked(gpu: GpuModel, *profiles: str, is_coarse: bool = False) -> Asked:
-    return Asked(profiles or gpu.standard_profile_names, (1, 8), (1, 2), 1.0, is_coarse=is_coarse)
+def asked(gpu: GpuModel, *profiles: str, is_coarse: bool = False) -> MeasuringPlan:
+    return MeasuringPlan(profiles or gpu.standard_profile_names, (1, 8), (1, 2), 1.0, is_coarse=is_coarse)
 
 
 def layouts(found: tuple[Stage, ...]) -> dict[str, tuple[str, ...]]:
@@ -58,7 +58,7 @@ def test_models_that_learn_are_retrained_in_every_layout_with_one_process() -> N
     found = stages(A100, asked(A100), [("m", True), ("n", False)])
     training = [stage for stage in found if stage.load.strategy is not None]
     assert [(stage.model, stage.processes, stage.load) for stage in training] == 3 * [
-        ("m", 1, Load(TRAINING_BATCH, "replay"))
+        ("m", 1, BusyLoad(TRAINING_BATCH, "replay"))
     ]
 
 
@@ -67,7 +67,7 @@ def test_turns_are_taken_by_one_process_of_each_in_every_layout_before_anything_
     found = stages(A100, beside, [("m", True)])
     turns = [stage for stage in found if stage.load.beside is not None]
     assert [(stage.load, stage.processes) for stage in turns] == 3 * [
-        (Load(batch, beside="other"), 1) for batch in beside.batches
+        (BusyLoad(batch, beside="other"), 1) for batch in beside.batches
     ]
     assert tuple(stage for stage in found if stage not in turns) == stages(A100, plain, [("m", True)])
     order = [(stage.load.beside is not None, stage.load.strategy is not None) for stage in found[:7]]

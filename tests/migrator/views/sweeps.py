@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from migrator.whatif.grid import Point, read_grid
-from migrator.whatif.sweep import Outcome, PlannedRetraining, Sweep, TenantOutcome
+from migrator.whatif.sweep import PlannedRetraining, PointOutcome, Sweep, TenantOutcome
 
 REASON = "tenants.b: no profile <meets> [it]"
 
 
-def planned(point: Point, goodput: float) -> Outcome:
+def planned(point: Point, goodput: float) -> PointOutcome:
     retraining = PlannedRetraining("full", "2g.10gb@2", 3, 9)
-    return Outcome(
+    return PointOutcome(
         point=point,
         status="feasible",
         model="physical",
@@ -32,6 +32,6 @@ def sweep(*vary: str) -> Sweep:
     """Every point planned, a little better each, except for the first, which has no plan."""
     grid = read_grid(vary)
     first, *others = grid.points
-    planless = Outcome(first, "infeasible", "physical", "physical", reason=REASON)
+    planless = PointOutcome(first, "infeasible", "physical", "physical", reason=REASON)
     outcomes = [planned(point, 100.0 + n) for n, point in enumerate(others)]
     return Sweep("a name", "ewma", grid, (planless, *outcomes))

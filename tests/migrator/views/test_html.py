@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.comparison import Fairness, Score, standings
+from migrator.comparison import Fairness, MatchScore, standings
 from migrator.errors import MigratorError
 from migrator.log.account import Account, SecondAccounts
 from migrator.log.records import Assumed
@@ -21,7 +21,7 @@ from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html
 from migrator.views.palette import LOSSES
 from migrator.whatif.search import UNMEASURED, read_conditions
-from migrator.whatif.sweep import Outcome, Sweep
+from migrator.whatif.sweep import PointOutcome, Sweep
 from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
 
@@ -31,13 +31,13 @@ NOTE = ("trace", "bert: made <up>")
 
 def score(
     policy: str, goodput: int, workload: str = "w1", segment: int = 0, notes: Sequence[tuple[str, str]] = ()
-) -> Score:
+) -> MatchScore:
     """Of 1,000 arrivals so many in time and right, 100 wrong, 20 lost to changes, 10 to queues, others to capacity."""
     named = {"goodput": goodput, "wrong_old": 60, "wrong_new": 40, "reconfiguration": 20, "queueing": 10, "forecast": 0}
     counts = {"arrivals": 1000, "in_time": goodput + 100, "capacity": 870 - goodput, **named}
     account = SecondAccounts(**{name: np.array([float(value)]) for name, value in counts.items()})
     totals = Totals(arrivals=1000, in_time=goodput + 100, dropped=900 - goodput, correct=goodput)
-    return Score(policy, workload, segment, (totals,), {"bert": account}, 2, 0, tuple(notes))
+    return MatchScore(policy, workload, segment, (totals,), {"bert": account}, 2, 0, tuple(notes))
 
 
 SCORES = (
@@ -46,7 +46,7 @@ SCORES = (
 )
 
 
-def page(scores: Sequence[Score], fairness: Fairness = Fairness.POLICY_ONLY) -> str:
+def page(scores: Sequence[MatchScore], fairness: Fairness = Fairness.POLICY_ONLY) -> str:
     return comparison_to_html(scores, fairness)
 
 
@@ -58,7 +58,7 @@ def drawn(text: str, plot: str) -> list[dict[str, Any]]:
     return found
 
 
-def marks(scores: Sequence[Score], plot: str) -> list[dict[str, Any]]:
+def marks(scores: Sequence[MatchScore], plot: str) -> list[dict[str, Any]]:
     return drawn(page(scores), plot)
 
 
@@ -77,7 +77,7 @@ def test_there_is_a_panel_for_all_workloads_then_one_for_each() -> None:
 
 
 @pytest.mark.parametrize("scores", [SCORES, SCORES[:3]])
-def test_every_bar_adds_up_to_100(scores: Sequence[Score]) -> None:
+def test_every_bar_adds_up_to_100(scores: Sequence[MatchScore]) -> None:
     found = marks(scores, "account")
     for panel in {mark["yaxis"] for mark in found}:
         widths = np.array([mark["x"] for mark in found if mark["yaxis"] == panel])
@@ -132,7 +132,7 @@ def test_an_interval_is_told_where_there_is_one() -> None:
 
 
 def test_without_arrivals_there_is_no_goodput() -> None:
-    silent = Score("migrator", "w", 0, (Totals(),), {}, 0, 0)
+    silent = MatchScore("migrator", "w", 0, (Totals(),), {}, 0, 0)
     assert [mark["x"] for mark in marks([silent], "goodput")] == [[], []]
     assert '"ticktext":["migrator  \\u2013"]' in page([silent])
 
@@ -233,7 +233,7 @@ def test_the_page_marks_where_there_is_no_plan_and_says_why() -> None:
 
 def test_what_was_not_measured_is_no_failure_and_is_told() -> None:
     found = sweep("gpu=a100-80gb,h100-80gb,a30-24gb")
-    unmeasured = Outcome(found.outcomes[2].point, UNMEASURED, "physical", "", reason="no rows <there>")
+    unmeasured = PointOutcome(found.outcomes[2].point, UNMEASURED, "physical", "", reason="no rows <there>")
     text = sweep_to_html(replace(found, outcomes=(*found.outcomes[:2], unmeasured)))
     assert [mark["x"] for mark in drawn(text, "grid") if mark["name"] == "no plan"] == [["a100-80gb"]]
     assert "Not measured, and not drawn: gpu=a30-24gb: no rows &lt;there&gt;" in text

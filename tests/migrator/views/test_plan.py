@@ -10,7 +10,7 @@ from plans import continued_case, paper_case, physical_case
 from rich.console import Console
 from windows import tenant, window
 
-from migrator.views.plan import Floor, chart_of, print_explanation, print_plan
+from migrator.views.plan import SimplePlan, chart_of, print_explanation, print_plan
 from planner.explain import Explanation, explain
 from planner.plan import Certificate, MigPlan, Status
 from planner.problem import Problem, Reconfiguration
@@ -91,7 +91,12 @@ def test_a_gap_and_a_certified_gap_are_told() -> None:
 
 
 def test_floors_are_told_by_how_the_plan_stands_to_them() -> None:
-    floors = [Floor("static", 190.0), Floor("greedy", 237.5), Floor("other", 250.0), Floor("none", None)]
+    floors = [
+        SimplePlan("static", 190.0),
+        SimplePlan("greedy", 237.5),
+        SimplePlan("other", 250.0),
+        SimplePlan("none", None),
+    ]
     text = printed(*physical_case(), floors=floors)
     assert "beats    " in text
     assert "static 190.00 by 25 %, none, which finds no plan" in text

@@ -11,7 +11,7 @@ from migrator.config import validate_config
 from migrator.whatif.confirm import N_SEEDS, TOLERANCE, Confirmed, Kept, Trial, confirm, share_kept
 from migrator.whatif.grid import Choice
 from migrator.whatif.search import Condition, Found, Verdict, by_size, find, number_of, read_search
-from migrator.whatif.sweep import Outcome
+from migrator.whatif.sweep import PointOutcome
 from tests.migrator.conftest import SMALL
 
 HALF = Condition("slo_attainment", None, ">=", 0.5)
@@ -30,10 +30,10 @@ def promised(text: str, limit: float, tenants: int = 2) -> Found:
     search = read_search(text, config.model_copy(update={"tenants": names}))
     sign = 1 if search.direction == "max" else -1
 
-    def planned(choices: Sequence[Choice]) -> list[Outcome]:
+    def planned(choices: Sequence[Choice]) -> list[PointOutcome]:
         shares = [60.0 if sign * number(one) <= sign * limit else 40.0 for one in choices]
         return [
-            Outcome((one,), "optimal", "physical", "physical", 1.0, 1.0, 1.0, 0.0, slo_attainment_pct=share)
+            PointOutcome((one,), "optimal", "physical", "physical", 1.0, 1.0, 1.0, 0.0, slo_attainment_pct=share)
             for one, share in zip(choices, shares, strict=True)
         ]
 

@@ -16,7 +16,7 @@ from migrator.whatif.search import (
     UNMEASURED,
     Condition,
     Found,
-    Search,
+    GoalSearch,
     Verdict,
     by_size,
     find,
@@ -24,7 +24,7 @@ from migrator.whatif.search import (
     read_search,
     verdict_of,
 )
-from migrator.whatif.sweep import Outcome, TenantOutcome
+from migrator.whatif.sweep import PointOutcome, TenantOutcome
 from tests.migrator.conftest import SMALL, changed
 
 CONDITIONS = read_conditions(["goodput>=0.5"], [])
@@ -34,7 +34,7 @@ def config(**changes: Any) -> Config:
     return validate_config(changed(SMALL, changes), "small.yaml")
 
 
-def texts(search: Search) -> list[str]:
+def texts(search: GoalSearch) -> list[str]:
     return [choice.text for choice in search.choices]
 
 
@@ -105,10 +105,10 @@ def test_what_cannot_be_found_is_one_line(text: str, message: str) -> None:
     assert message in str(refusal.value)
 
 
-def outcome(choice: Choice, goodput: float, *, proven: bool = True) -> Outcome:
+def outcome(choice: Choice, goodput: float, *, proven: bool = True) -> PointOutcome:
     bound, gap = (goodput, 0.0) if proven else (1.0, 1.0 - goodput)
     status = "optimal" if proven else "feasible"
-    return Outcome((choice,), status, "physical", "physical", 1.0, goodput, bound, gap)
+    return PointOutcome((choice,), status, "physical", "physical", 1.0, goodput, bound, gap)
 
 
 def number(choice: Choice) -> float:
@@ -118,7 +118,7 @@ def number(choice: Choice) -> float:
 def searched(text: str, goodput: Callable[[float], float], proven: Callable[[float], bool] = lambda _: True) -> Found:
     """What is found where the plan of each value has this goodput; 0.5 is to be kept."""
 
-    def planned(choices: Sequence[Choice]) -> list[Outcome]:
+    def planned(choices: Sequence[Choice]) -> list[PointOutcome]:
         return [outcome(one, goodput(number(one)), proven=proven(number(one))) for one in choices]
 
     return find(read_search(text, config(load=0.7)), CONDITIONS, planned)
@@ -173,8 +173,8 @@ def test_where_the_easiest_fails_nothing_is_halved() -> None:
 def test_the_smallest_gpu_that_keeps_is_found_and_what_was_not_measured_is_no_failure() -> None:
     names = [model.name for model in by_size()]
 
-    def planned(choices: Sequence[Choice]) -> list[Outcome]:
-        unmeasured = Outcome((choices[0],), UNMEASURED, "physical", "", reason="no service profiles")
+    def planned(choices: Sequence[Choice]) -> list[PointOutcome]:
+        unmeasured = PointOutcome((choices[0],), UNMEASURED, "physical", "", reason="no service profiles")
         return [unmeasured, *(outcome(one, 0.9 if one.text in names[3:] else 0.1) for one in choices[1:])]
 
     found = find(read_search("min:gpu", config()), CONDITIONS, planned)
@@ -186,7 +186,7 @@ def test_the_smallest_gpu_that_keeps_is_found_and_what_was_not_measured_is_no_fa
 
 POINT = (Choice("load", None, 0.5),)
 
-OPTIMAL = Outcome(
+OPTIMAL = PointOutcome(
     point=POINT,
     status="optimal",
     model="physical",
@@ -202,7 +202,7 @@ OPTIMAL = Outcome(
     slo_attainment_pct=95.0,
 )
 FEASIBLE = replace(OPTIMAL, status="feasible", bound=850.0, gap=50 / 850)
-NOTHING = Outcome(POINT, "timeout", "physical", "physical", arrivals=1000.0, reason="no plan within the budget")
+NOTHING = PointOutcome(POINT, "timeout", "physical", "physical", arrivals=1000.0, reason="no plan within the budget")
 
 
 def read(text: str) -> Condition:
@@ -278,7 +278,7 @@ def test_nothing_to_keep_is_refused() -> None:
         ("goodput>=0", replace(NOTHING, status="failed"), Verdict.NOT_SHOWN),
     ],
 )
-def test_a_condition_fails_only_where_that_is_shown(text: str, outcome: Outcome, verdict: Verdict) -> None:
+def test_a_condition_fails_only_where_that_is_shown(text: str, outcome: PointOutcome, verdict: Verdict) -> None:
     assert read(text).verdict(outcome) is verdict
 
 

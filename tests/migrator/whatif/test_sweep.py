@@ -15,7 +15,7 @@ from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.whatif.grid import read_grid
-from migrator.whatif.sweep import Case, Outcome, best_of, cases_of, check, outcome_of
+from migrator.whatif.sweep import Case, PointOutcome, best_of, cases_of, check, outcome_of
 from planner.build import documented_warm_ups
 from planner.errors import EngineError
 from planner.problem import Reconfiguration
@@ -25,12 +25,12 @@ SHORT = {"window_s": 30}
 TO_THE_END = {"planner.max_schedules": 10_000}
 
 
-def outcomes(*vary: str, changes: Mapping[str, Any] | None = None) -> list[Outcome]:
+def outcomes(*vary: str, changes: Mapping[str, Any] | None = None) -> list[PointOutcome]:
     config = validate_config(changed(SMALL, {**SHORT, **(changes or {})}), "small.yaml")
     return [outcome_of(case) for case in cases_of(read_grid(vary), config, "small.yaml")]
 
 
-def outcome(*vary: str, changes: Mapping[str, Any] | None = None) -> Outcome:
+def outcome(*vary: str, changes: Mapping[str, Any] | None = None) -> PointOutcome:
     (only,) = outcomes(*vary, changes=changes)
     return only
 

@@ -12,7 +12,7 @@ from share_moments import moment_of, moments, share_tenant, with_options, with_t
 
 from planner.arrays import Floats
 from planner.policies.astraea import Astraea
-from planner.policies.shares import QUANTA, Moment, Shares, Stage, violation
+from planner.policies.shares import QUANTA, Moment, RetrainingStage, Shares, violation
 
 LOADS = pytest.mark.parametrize("load_rps", [0.0, 1.0, 50.0, 200.0, 1e6])
 
@@ -78,7 +78,7 @@ def test_inference_comes_first_and_retrainings_have_the_rest(moment: Moment, flo
     shares = policy.shares(moment)
     training = [tenant for tenant in moment.tenants if tenant.is_to_retrain]
     floors = sum(max(floor, one.least_training(moment.left_s)) for one in training)  # what is due may need more
-    alone = replace(moment, tenants=tuple(replace(tenant, stage=Stage.NONE) for tenant in moment.tenants))
+    alone = replace(moment, tenants=tuple(replace(tenant, stage=RetrainingStage.NONE) for tenant in moment.tenants))
     for tenant, load_rps in zip(moment.tenants, moment.past_rps[-1].tolist(), strict=True):
         wanted_rps = policy.headroom * load_rps
         is_served = tenant.rate_rps[shares[tenant.inference]] >= wanted_rps

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from share_moments import moment_of, moments, share_tenant, with_options, with_turns
 
 from planner.policies.ekya import Ekya
-from planner.policies.shares import QUANTA, Moment, Shares, Stage, expected_worth, violation
+from planner.policies.shares import QUANTA, Moment, RetrainingStage, Shares, expected_worth, violation
 from planner.problem import Owner
 
 EITHER_WAY = pytest.mark.parametrize("as_published", [False, True])
@@ -143,7 +143,7 @@ def test_a_retraining_that_harms_gets_none_though_it_could_end() -> None:
 
 
 def test_an_ended_retraining_gets_nothing() -> None:
-    a = share_tenant(training_s=20.0, stage=Stage.DONE, done=1.0)
+    a = share_tenant(training_s=20.0, stage=RetrainingStage.DONE, done=1.0)
     assert Ekya().shares(moment_of(a, ahead_rps=[[300.0]])) == {a.inference: QUANTA}
 
 

@@ -15,9 +15,9 @@ from planner.policies.shares import (
     QUANTA,
     Answer,
     Moment,
+    RetrainingStage,
     Shares,
     ShareTenant,
-    Stage,
     best_answer,
     expected_worth,
     least_shares,
@@ -40,8 +40,8 @@ def test_a_retraining_that_waits_may_be_left_out() -> None:
     assert violation({A.inference: 1, B.inference: QUANTA - 1}, MOMENT) is None
 
 
-@pytest.mark.parametrize("stage", [Stage.WAITING, Stage.RUNNING])
-def test_a_retraining_that_is_due_waits_for_another_or_gets_a_share(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [RetrainingStage.WAITING, RetrainingStage.RUNNING])
+def test_a_retraining_that_is_due_waits_for_another_or_gets_a_share(stage: RetrainingStage) -> None:
     a, b = (replace(share_tenant(name, training_s=20.0, stage=stage), is_due=True) for name in "ab")
     serving = {a.inference: 1, b.inference: 1}
     found = violation(serving, moment_of(a, b))
@@ -74,7 +74,7 @@ def test_a_retraining_that_is_due_needs_what_ends_it(left_s: float, done: float,
     tenant = replace(share_tenant(training_s=20.0, done=done), is_due=True, start_s=start_s)
     assert tenant.least_training(left_s) == quanta
     assert replace(tenant, is_due=False).least_training(left_s) == 0
-    assert replace(tenant, stage=Stage.DONE).least_training(left_s) == 0
+    assert replace(tenant, stage=RetrainingStage.DONE).least_training(left_s) == 0
 
 
 def test_where_not_all_that_is_due_can_end_each_has_the_least() -> None:
@@ -94,8 +94,8 @@ def test_an_unknown_tenant_gets_none() -> None:
     assert violation(shares, MOMENT) == f"c/inference gets a share{STRANGER}"
 
 
-@pytest.mark.parametrize("stage", [Stage.NONE, Stage.DONE])
-def test_a_retraining_that_neither_waits_nor_runs_gets_none(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [RetrainingStage.NONE, RetrainingStage.DONE])
+def test_a_retraining_that_neither_waits_nor_runs_gets_none(stage: RetrainingStage) -> None:
     tenant = share_tenant("b", training_s=20.0, stage=stage)
     found = violation({tenant.inference: 1, tenant.retraining: 1}, moment_of(tenant))
     assert found == f"b/retraining gets a share{STRANGER}"
@@ -120,8 +120,8 @@ def test_shares_are_not_more_than_the_gpu() -> None:
     assert violation(shares, MOMENT) == "shares are [1, 20]; from 0 on, and 20 together, are allowed"
 
 
-@pytest.mark.parametrize(("stage", "expected"), list(zip(Stage, [False, True, True, False], strict=True)))
-def test_what_waits_or_runs_is_to_retrain(stage: Stage, expected: bool) -> None:
+@pytest.mark.parametrize(("stage", "expected"), list(zip(RetrainingStage, [False, True, True, False], strict=True)))
+def test_what_waits_or_runs_is_to_retrain(stage: RetrainingStage, expected: bool) -> None:
     assert share_tenant(training_s=20.0, stage=stage).is_to_retrain is expected
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from planner.arrays import Floats
 from planner.policies.registry import policy_of
 from planner.policies.time_sharing import MARGIN_S, MOST_PATHS, MOST_SEARCHED, N_PARTS, TimeSharing
-from planner.policies.turns import Course, TurnOption, TurnRetraining, TurnTenant
+from planner.policies.turns import TurnOption, TurnRetraining, TurnSchedule, TurnTenant
 
 WINDOW_S = 41.0  # a part is a second
 FREE = TimeSharing(turn_cost=0.0)
@@ -126,7 +126,7 @@ def courses(tenants: Sequence[TurnTenant]) -> Iterator[tuple[Ordered, tuple[int,
                 )
 
 
-def settled(course: Course) -> tuple[Ordered, tuple[int, ...]]:
+def settled(course: TurnSchedule) -> tuple[Ordered, tuple[int, ...]]:
     whole = [one for one in course.retrainings if one.checkpoint is None]
     order = tuple((one.tenant_index, one.option) for one in whole)
     ends = [0, *(round(one.due_s) for one in whole)]

@@ -18,14 +18,14 @@ from workloads.errors import LearningError
 from workloads.learning.course import Checkpoint, Failed, Finished, Option, Progress, Started, Told, told_in
 from workloads.learning.datasets import benchmark
 from workloads.learning.models import Classifier, classifier
-from workloads.learning.retraining import Job, Leaving, job_in, retrained
+from workloads.learning.retraining import Leaving, RetrainingJob, job_in, retrained
 
 LONG = Option("long", n_epochs=100_000)
 
 
-def job(out: Path, option: Option | None = None, **changes: Any) -> Job:
+def job(out: Path, option: Option | None = None, **changes: Any) -> RetrainingJob:
     values = {"model": "mlp", "benchmark": "digits-rotated", "experience": 1, **changes}
-    return Job(option=option or Option("full", n_epochs=2), out=out, **values)
+    return RetrainingJob(option=option or Option("full", n_epochs=2), out=out, **values)
 
 
 def user_model(**options: Any) -> Classifier:
@@ -79,7 +79,7 @@ def test_the_first_reason_to_leave_stays() -> None:
     assert leaving() == ("stopped", "SIGTERM")
 
 
-def course(what: Job, **seams: Any) -> list[Told]:
+def course(what: RetrainingJob, **seams: Any) -> list[Told]:
     told: list[Told] = []
     retrained(what, told.append, **seams)
     return told

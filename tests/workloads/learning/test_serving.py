@@ -13,7 +13,7 @@ from executor.messages import as_text
 from workloads.learning.course import Finished, Option
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Replay, encoded
-from workloads.learning.retraining import Job, retrained
+from workloads.learning.retraining import RetrainingJob, retrained
 from workloads.live.messages import Load, Loaded, Request
 
 pytestmark = pytest.mark.live
@@ -24,7 +24,7 @@ BENCHMARK, N_REQUESTS = "digits-rotated", 200
 def weights_of(experience: int, out: Path, begin: Path | None = None) -> Path:
     """A retraining's last weights."""
     option = Option("full", "replay", n_epochs=4)
-    ended = retrained(Job("mlp", BENCHMARK, experience, option, out, weights=begin), lambda _told: None)
+    ended = retrained(RetrainingJob("mlp", BENCHMARK, experience, option, out, weights=begin), lambda _told: None)
     assert isinstance(ended, Finished)
     return Path(ended.file)
 

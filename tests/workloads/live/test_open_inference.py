@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from workloads.live.open_inference import (
     DATATYPES,
     MOST_JSON_BYTES,
-    Asked,
+    InferenceAsked,
     ProtocolError,
     Tensor,
     answered,
@@ -32,7 +32,7 @@ PIXELS = [[1, 2, 3], [4, 5, 6]]
 ONE = {"name": "image", "datatype": "UINT8", "shape": [1, 2, 3], "data": [1, 2, 3, 4, 5, 6]}
 
 
-def asked_for(request: object, behind: bytes = b"", wanted: Tensor = LABEL, given: Tensor = IMAGE) -> Asked:
+def asked_for(request: object, behind: bytes = b"", wanted: Tensor = LABEL, given: Tensor = IMAGE) -> InferenceAsked:
     head = json.dumps(request).encode()
     return asked(head + behind, len(head) if behind else None, given, wanted, 8)
 
@@ -58,7 +58,7 @@ def binary(size: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("data", [[1, 2, 3, 4, 5, 6], [PIXELS]])
 def test_numbers_may_be_flat_or_nested(data: list[Any]) -> None:
-    assert asked_for(one(data=data)) == Asked(None, (bytes([1, 2, 3, 4, 5, 6]),), is_binary=False)
+    assert asked_for(one(data=data)) == InferenceAsked(None, (bytes([1, 2, 3, 4, 5, 6]),), is_binary=False)
 
 
 def test_bytes_stand_behind_the_json() -> None:
@@ -118,7 +118,7 @@ def test_every_tensor_survives_both_ways(drawn: tuple[str, np.ndarray[Any, Any]]
     assert asked_for({"inputs": [told | raw]}, array.tobytes(), given=tensor).samples == samples
     versions = ["1"] * len(samples)
     for is_binary in (False, True):
-        body, size = answered(Asked("7", samples, is_binary), "m", tensor, samples, versions, in_time=True)
+        body, size = answered(InferenceAsked("7", samples, is_binary), "m", tensor, samples, versions, in_time=True)
         output = json.loads(body[:size])["outputs"][0]
         back = np.frombuffer(body[size:], DATATYPES[datatype]) if is_binary else output["data"]
         assert output["shape"] == list(array.shape)
@@ -216,7 +216,7 @@ def test_any_bytes_are_refused_in_words(body: bytes, json_bytes: int | None) -> 
         asked(body, json_bytes, IMAGE, LABEL, 8)
 
 
-def understood(request: object, behind: bytes = b"") -> Asked | None:
+def understood(request: object, behind: bytes = b"") -> InferenceAsked | None:
     """What is asked; or nothing, where it is refused as a client's fault."""
     try:
         return asked_for(request, behind)
@@ -247,19 +247,19 @@ def test_any_json_is_refused_in_words(value: object) -> None:
 
 def test_a_model_that_answers_with_another_size_has_failed() -> None:
     with pytest.raises(ProtocolError, match=r"sample 1: .* has 3 bytes; 2 are needed, UINT16 of shape \[1\]") as caught:
-        answered(Asked(None, (b"", b""), False), "m", LABEL, [b"ab", b"abc"], ["1", "1"], in_time=True)
+        answered(InferenceAsked(None, (b"", b""), False), "m", LABEL, [b"ab", b"abc"], ["1", "1"], in_time=True)
     assert caught.value.status == 500
 
 
 def test_what_json_has_no_number_for_is_told() -> None:
     score, nan = Tensor("score", "FP32", ()), np.float32("nan").tobytes()
     with pytest.raises(ProtocolError, match="ask for binary data"):
-        answered(Asked(None, (b"",), False), "m", score, [nan], ["1"], in_time=True)
-    assert answered(Asked(None, (b"",), True), "m", score, [nan], ["1"], in_time=True)[0].endswith(nan)
+        answered(InferenceAsked(None, (b"",), False), "m", score, [nan], ["1"], in_time=True)
+    assert answered(InferenceAsked(None, (b"",), True), "m", score, [nan], ["1"], in_time=True)[0].endswith(nan)
 
 
 def test_all_versions_that_answered_are_told() -> None:
-    body, _ = answered(Asked(None, (b"",) * 3, False), "m", LABEL, [b"ab"] * 3, ["2", "1", "2"], in_time=False)
+    body, _ = answered(InferenceAsked(None, (b"",) * 3, False), "m", LABEL, [b"ab"] * 3, ["2", "1", "2"], in_time=False)
     told = json.loads(body)
     assert (told["model_version"], told["parameters"]) == ("1,2", {"in_time": False})
 
