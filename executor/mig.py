@@ -16,21 +16,20 @@ Pure Python on purpose: the command line imports it before anything heavy is nee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache
-from typing import Generic, TypeVar
+from functools import cached_property, lru_cache, wraps
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from executor.errors import InvalidPlacementError, UnknownProfileError
 
 OwnerT = TypeVar("OwnerT")
+_ResultT = TypeVar("_ResultT")
+_MoreP = ParamSpec("_MoreP")
 
 Multiset = tuple[int, ...]
 """How often each profile of an agreed, ordered list of profile names is held: counts ``(n_profiles,)``."""
-
-Geometry = tuple[tuple[tuple[int, ...], int], ...]
-"""Of some profiles of a GPU: starts and the most instances there can be."""
 
 
 class Variant(StrEnum):
@@ -247,10 +246,6 @@ class GpuModel:
             )
         return Placement(profile, starts[start_text])
 
-    def geometry(self, profile_names: Iterable[str]) -> Geometry:
-        """What decides which of these profiles fit; they compare by size alone, so it is part of the key of caches."""
-        return tuple((profile.starts, profile.max_instances) for profile in map(self.profile, profile_names))
-
     def placements(self, profile_names: Iterable[str] | None = None) -> tuple[Placement, ...]:
         """Every placement of ``profile_names`` (default: the standard profiles), by profile, then start."""
         names = self.standard_profile_names if profile_names is None else profile_names
@@ -292,8 +287,7 @@ class GpuModel:
 
         An A100 has 298 with its five standard profiles. Order: by number of instances, then by start and name.
         """
-        names = self.standard_profile_names if profile_names is None else tuple(profile_names)
-        return _layouts(self, names, self.geometry(names))
+        return _layouts(self, self.standard_profile_names if profile_names is None else tuple(profile_names))
 
     def maximal_layouts(self, profile_names: Iterable[str] | None = None) -> tuple[Layout, ...]:
         """The layouts to which no placement of ``profile_names`` can be added (19 on an A100)."""
@@ -311,16 +305,41 @@ class GpuModel:
         Every multiset ``(n_profiles,)`` counts instances in the order of ``profile_names``. Layouts touch none of
         the memory slices in ``unavailable``, one bit each.
         """
-        return _multisets(self, tuple(profile_names), self.geometry(profile_names), unavailable)
+        return _multisets(self, profile_names, unavailable)
+
+
+def kept_by_geometry(
+    most: int,
+) -> Callable[
+    [Callable[Concatenate[GpuModel, tuple[str, ...], _MoreP], _ResultT]],
+    Callable[Concatenate[GpuModel, Sequence[str], _MoreP], _ResultT],
+]:
+    """Decorate a function of a GPU model, some of its profiles and more: the ``most`` last results are kept.
+
+    Profiles compare by size alone; where they may start and how often are part of what results are kept by.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[GpuModel, tuple[str, ...], _MoreP], _ResultT],
+    ) -> Callable[Concatenate[GpuModel, Sequence[str], _MoreP], _ResultT]:
+        kept: Callable[..., _ResultT] = lru_cache(maxsize=most)(
+            lambda gpu, names, _, *more, **named: function(gpu, names, *more, **named)
+        )
+
+        @wraps(function)
+        def of(gpu: GpuModel, profile_names: Sequence[str], /, *more: _MoreP.args, **named: _MoreP.kwargs) -> _ResultT:
+            names = tuple(profile_names)
+            geometry = tuple((profile.starts, profile.max_instances) for profile in map(gpu.profile, names))
+            return kept(gpu, names, geometry, *more, **named)
+
+        return of
+
+    return decorate
 
 
 # Few models and sets of profiles occur in a process, each a thousand times: at every plan that is made or checked.
-@lru_cache(maxsize=64)
-def _layouts(
-    gpu: GpuModel,
-    profile_names: tuple[str, ...],
-    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
-) -> tuple[Layout, ...]:
+@kept_by_geometry(64)
+def _layouts(gpu: GpuModel, profile_names: tuple[str, ...]) -> tuple[Layout, ...]:
     candidates = sorted(gpu.placements(profile_names), key=lambda placement: placement.sort_key)
     found: list[tuple[Placement, ...]] = []
 
@@ -335,13 +354,8 @@ def _layouts(
     return tuple(map(Layout, found))
 
 
-@lru_cache(maxsize=256)
-def _multisets(
-    gpu: GpuModel,
-    profile_names: tuple[str, ...],
-    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
-    unavailable: int,
-) -> tuple[Multiset, ...]:
+@kept_by_geometry(256)
+def _multisets(gpu: GpuModel, profile_names: tuple[str, ...], unavailable: int) -> tuple[Multiset, ...]:
     layouts = gpu.layouts(profile_names)
     counted = {layout.multiset(profile_names) for layout in layouts if not layout.memory_mask & unavailable}
     return tuple(sorted(counted, key=lambda multiset: (sum(multiset), multiset)))

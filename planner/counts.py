@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from executor.mig import Geometry, GpuModel, Multiset, Profile
+from executor.mig import GpuModel, Multiset, Profile, kept_by_geometry
 from planner.arrays import Bools, Int64s
 from planner.problem import Problem, TenantTerms
 
@@ -25,16 +25,11 @@ def feasible_multisets(gpu: GpuModel, profile_names: Sequence[str], unavailable:
 
     Layouts touch none of the memory slices in ``unavailable``, one bit each.
     """
-    return _feasible(gpu, tuple(profile_names), gpu.geometry(profile_names), unavailable)[0]
+    return _feasible(gpu, profile_names, unavailable)[0]
 
 
-@lru_cache(maxsize=256)
-def _feasible(
-    gpu: GpuModel,
-    profile_names: tuple[str, ...],
-    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
-    unavailable: int,
-) -> tuple[tuple[Multiset, ...], Int64s]:
+@kept_by_geometry(256)
+def _feasible(gpu: GpuModel, profile_names: tuple[str, ...], unavailable: int) -> tuple[tuple[Multiset, ...], Int64s]:
     """The feasible multisets, and their codes in ascending order."""
     found = gpu.multisets(profile_names, unavailable)
     return found, np.sort(codes_of(np.array(found, dtype=np.int64)))
@@ -98,7 +93,7 @@ def codes_fit(gpu: GpuModel, profile_names: tuple[str, ...], codes: Int64s, unav
     It is the sum of at most two that have fewer than 8 of each profile: what tenants hold, and the retrainings beside,
     of which there are no more than tenants.
     """
-    known = _feasible(gpu, profile_names, gpu.geometry(profile_names), unavailable)[1]
+    known = _feasible(gpu, profile_names, unavailable)[1]
     return np.asarray(known[np.minimum(np.searchsorted(known, codes), len(known) - 1)] == codes)
 
 

@@ -2,7 +2,7 @@
 
 A value is judged by whole runs, policy ``migrator``, of all the config's windows, with the config's seed and the two
 that follow it. One seed looks for the limit, all three then judge both of its ends. It is assumed, as in any bisection,
-that what holds at a value holds at every easier one.
+that what holds at a value holds at every easier one; where values that were simulated are uneven, more room is left.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def confirm(
     ``tell`` hears of each value as it is judged.
     """
     line, seeds = _Line(found), tuple(range(seed, seed + N_SEEDS))
-    court = _Court(found.conditions, line, seeds, weights, simulate, tell)
-    judge, trials = court.judge, court.trials
+    simulations = _Simulations(found.conditions, line, seeds, weights, simulate, tell)
+    judge, trials = simulations.judge, simulations.trials
     tries = line.first()
     held: Choice | None = None
     broken: Choice | None = None
@@ -193,9 +193,7 @@ def confirm(
         elif broken is not None and trials[broken].verdict is not Verdict.FAILS:
             held = broken if trials[broken].verdict is Verdict.HOLDS else held
             broken, up = line.away(broken, up), 2 * up
-        elif held is not None and not court.is_steady(held, broken):
-            trials[held] = replace(trials[held], verdict=Verdict.NOT_SHOWN)
-            tell(trials[held])
+        elif held is not None and not simulations.stands(held, broken):
             held, down = line.away(held, -down), 2 * down
         elif (middle := line.middle(held, broken)) is not None:
             judge([middle], seeds)
@@ -211,7 +209,7 @@ def confirm(
     return Confirmed(line.start, every, seeds, *ends)
 
 
-class _Court:
+class _Simulations:
     """What was simulated, and what is to be said of it.
 
     Attributes:
@@ -247,42 +245,46 @@ class _Court:
     def _trial(self, choice: Choice, seeds: tuple[int, ...]) -> Trial:
         return _trial(self._conditions, choice, {one: self._runs[choice, one] for one in seeds}, self._weights)
 
-    def is_steady(self, held: Choice, broken: Choice | None) -> bool:
-        """Whether values beside the last one that is kept say nothing against it.
+    def stands(self, held: Choice, broken: Choice | None) -> bool:
+        """Whether nothing beside the last value that is kept speaks against it; if something does, it is not shown.
 
         Chance decides between plans of unlike worth where an easier value kept less than a harder one: the value has
         as much room then. And where what is kept falls off a cliff, seeds differ in where: the value, the next harder
-        one that all seeds judged, and the one opposite to that keep the conditions on average.
+        one that all seeds judged, and the one opposite to that, which may have to be simulated, keep the conditions
+        on average.
         """
-        if not isinstance(held.value, float | Factor):
+        if not isinstance(held.value, float | Factor) or all(
+            self._is_even(number, held, broken) for number in range(len(self._conditions))
+        ):
             return True
-        line, hardness = self._line, self._line.hardness
-        judged = [
-            one for one in self.trials if self.trials[one].seeds == self._seeds and hardness(one) > hardness(held)
-        ]
-        harder = min(judged, key=hardness, default=None)
-        easier = None if harder is None else line.opposite(held, harder)
+        self.trials[held] = replace(self.trials[held], verdict=Verdict.NOT_SHOWN)
+        self._tell(self.trials[held])
+        return False
+
+    def _is_even(self, number: int, held: Choice, broken: Choice | None) -> bool:
+        """Whether values up to ``broken`` are, as far as this condition goes."""
+        hardness = self._line.hardness
+        judged = [one for one, trial in self.trials.items() if trial.seeds == self._seeds]
+        harder = min((one for one in judged if hardness(one) > hardness(held)), key=hardness, default=None)
+        easier = None if harder is None else self._line.opposite(held, harder)
         if easier is not None and easier not in self.alone:
             self.judge([easier], self._seeds[:1])
         last = math.inf if broken is None else hardness(broken)
-        ordered = [self.alone[one] for one in sorted(self.alone, key=hardness) if hardness(one) <= last]
-        for number, condition in enumerate(self._conditions):
+        order = [one for one in sorted(self.alone, key=hardness) if hardness(one) <= last]
+        spare = [self._spare(self.alone[one], number) for one in order]
+        own = self._spare(self.trials[held], number)
+        if own + _EPS < (np.maximum.accumulate(spare[::-1])[::-1] - spare).max():
+            return False
+        # Where no run can begin, all seeds agree.
+        if harder is None or easier is None or self.trials[harder].shares[number].mean is None:
+            return True
+        before, here = spare[order.index(easier)], spare[order.index(held)]
+        return 2 * own + before - here + self._spare(self.trials[harder], number) >= -_EPS
 
-            def spare(trial: Trial, number: int = number, condition: Condition = condition) -> float | None:
-                mean = trial.shares[number].mean
-                return None if mean is None else condition.spare(mean)
-
-            known = np.array([one for trial in ordered if (one := spare(trial)) is not None])
-            own = spare(self.trials[held]) or 0.0
-            if own + _EPS < (np.maximum.accumulate(known[::-1])[::-1] - known).max():
-                return False
-            if harder is None or easier is None:
-                continue
-            three = spare(self.alone[easier]), spare(self.alone[held]), spare(self.trials[harder])
-            before, here, beyond = (0.0 if one is None else one for one in three)
-            if None not in three and 2 * own + before - here + beyond < -_EPS:
-                return False
-        return True
+    def _spare(self, trial: Trial, number: int) -> float:
+        """By how much a condition is kept; where no run can begin it is missed by the whole."""
+        mean = trial.shares[number].mean
+        return -1.0 if mean is None else self._conditions[number].spare(mean)
 
 
 class _Line:

@@ -15,7 +15,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from executor.mig import Geometry, GpuModel, Layout, Multiset, Placement
+from executor.mig import GpuModel, Layout, Multiset, Placement, kept_by_geometry
 from planner.arrays import Bools, Int64s
 from planner.counts import COUNT_BITS, codes_fit, codes_of, feasible_multisets, large_enough_profiles
 from planner.plan import ANYWHERE
@@ -122,21 +122,12 @@ class CountTable(LayoutTable):
         return codes_fit(gpu, self.counted, codes_of(totals), unavailable)
 
 
+@kept_by_geometry(16)
 def layout_table(gpu: GpuModel, profile_names: tuple[str, ...], counted: tuple[str, ...] = ()) -> LayoutTable:
     """The table of all layouts of ``profile_names``; kept for the next problem on the same GPU.
 
     With ``counted`` profiles, their placements are forgotten and these are all that may be held beside them.
     """
-    return _layout_table(gpu, profile_names, counted, gpu.geometry(profile_names))
-
-
-@lru_cache(maxsize=16)
-def _layout_table(
-    gpu: GpuModel,
-    profile_names: tuple[str, ...],
-    counted: tuple[str, ...],
-    geometry: Geometry,  # noqa: ARG001 (part of the cache's key)
-) -> LayoutTable:
     if not counted:
         return LayoutTable(gpu.layouts(profile_names))
     places = [anywhere(gpu, name) for name in profile_names]
