@@ -116,7 +116,8 @@ def test_what_dies_beside_another_one_has_no_cost_of_turns_and_all_else(
 
 def test_what_a_process_holds_is_measured(call, quick: Sequence[object]) -> None:
     options = ("--profiles", "7c", "--batches", "1,3", "--processes", "1,2")
-    assert call("profile", "live_models:Heavy", *quick, *options)[0] == 0
+    code, out, err = call("profile", "live_models:Heavy", *quick, *options)
+    assert (code, "written to profiles.csv" in out) == (0, True), err
     rows = table().with_memory(CUT.name, "live_models:Heavy")
     assert {round((row.weights_mib or 0.0) / 32, 1) for row in rows} == {1.0}
     assert all(row.context_mib for row in rows)

@@ -134,6 +134,13 @@ def test_latency_is_the_mean_and_throughput_that_of_the_whole_instance(record: R
     assert (row.latency_s, row.throughput_rps) == (pytest.approx(1 / 7), pytest.approx(2 * 8 * 7))
 
 
+def test_processes_of_unlike_pace_that_were_watched_for_unlike_long_make_one_row(record: Record) -> None:
+    stage = next(stage for stage in STAGES if (stage.load.batch, stage.processes, stage.load.strategy) == (8, 2, None))
+    record.add_stage(stage.key, {"7c": (stretch(0.01, 8, n_passes=10), stretch(0.05, 8, n_passes=6))})
+    row = next(row for row in table(record).rows if (row.profile, row.batch, row.processes) == ("7c", 8, 2))
+    assert (row.latency_s, row.throughput_rps) == (pytest.approx(1 / 60), pytest.approx(8 * (100 + 20)))
+
+
 def test_no_row_is_doubtful(record: Record) -> None:
     assert table(record).warnings == ()
 
