@@ -18,6 +18,7 @@ ALLOWED: Table = {
     ("executor", "NOT TESTED on this machine: CPU shares by control groups v1"): 45,
     ("executor", "NOT TESTED on this machine: CPU shares by control groups v2"): 45,
     ("executor", "NOT TESTED: MPS on a real card"): 41,
+    ("executor", "no GPU here is in MIG mode"): 1,
     ("executor", "there is no nvidia-smi here"): 4,
     ("forecaster", "NOT TESTED: needs the extra `neural`"): 7,
     ("forecaster", "could not import 'lightgbm'"): 1,
