@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise, product
 from typing import Generic, NamedTuple
 
@@ -79,6 +79,8 @@ class StaticSearch(Generic[Token]):
 
     def __post_init__(self) -> None:
         facts, self.fits, self._room = self.facts, cache(self.fits), cache(self._tokens_beside)
+        few = lru_cache(4_096)  # as wide as a window each
+        self._open, self._starts = few(self._open_in), few(self._starts_beside)
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):
@@ -166,7 +168,7 @@ class StaticSearch(Generic[Token]):
             if value + one.best + other.best <= self._to_beat:
                 return
             tokens = tuple(token for _, token in (*one.placed, *other.placed))
-            together = self._open(layout, placed, tokens if len(tokens) == 2 else ())
+            together = self._open(int(self.room[layout]), placed, tokens if len(tokens) == 2 else ())
             best, start, later = best_starts(one.values, other.values, together)
             if value + best > self._to_beat:
                 chosen = sorted((*placed, *one.at(start), *other.at(later)), key=lambda pair: pair[0])
@@ -174,22 +176,26 @@ class StaticSearch(Generic[Token]):
 
     def _ways(self, layout: int, placed: PlacedSchedule[Token], waiting: tuple[int, ...]) -> list[list[_Way[Token]]]:
         """By waiting tenant, every way that has a start beside the placed retrainings."""
-        is_open = {token: self._open(layout, placed, (token,)) for token in self._room(self.room[layout])[0]}
-        found = []
+        room, found = int(self.room[layout]), list[list[_Way[Token]]]()
+        has_place = frozenset(self._room(room)[0])
         for m in waiting:
             holding, own = self.holdings[layout, m], list[_Way[Token]]()
             if None in self.facts.choices[m]:
                 own.append(_Way(self._settled[m][holding, None], self._settled[m][holding]))
             for way, token, by_start in self._options[m]:
-                if token in is_open:
-                    values = np.where(free_starts(is_open[token], way.n_steps), by_start[holding], -np.inf)
+                if token in has_place:
+                    values = np.where(self._starts(room, placed, token, way.n_steps), by_start[holding], -np.inf)
                     own.append(_Way(values, values.max(), ((way, token),)))
             found.append([way for way in own if way.best > -np.inf])
         return found
 
-    def _open(self, layout: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
+    def _starts_beside(self, room: int, placed: PlacedSchedule[Token], token: Token, n_steps: int) -> Bools:
+        """From which steps on the token can be occupied for ``n_steps`` beside the placed retrainings."""
+        return free_starts(self._open(room, placed, (token,)), n_steps)
+
+    def _open_in(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
         """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""
-        n_steps, room = self.facts.n_steps, self.room[layout]
+        n_steps = self.facts.n_steps
         ends = (step for run, _ in placed for step in (run.start_step, run.end_step) if step < n_steps)
         is_open = np.empty(n_steps, dtype=np.bool_)
         for begin, end in pairwise([*sorted({*self._borders, *ends}), n_steps]):

@@ -25,13 +25,6 @@ from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, READ, UNKNOWN, StandIn
 
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes die here, not machines: test_journal.py holds that writes are synced."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 QUICK = Patience(n_attempts=4, longest_s=1.0)
 
 

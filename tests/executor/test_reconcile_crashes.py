@@ -67,12 +67,6 @@ QUICK = Patience(n_attempts=4, longest_s=1.0)
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes die here, not machines: test_journal.py holds that writes are synced."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
-@pytest.fixture(autouse=True)
 def _nobody_else_at_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("executor.reconcile.is_alone_at_driver", lambda: True)
 

@@ -640,7 +640,6 @@ def worlds(backend: str, request: pytest.FixtureRequest) -> MakeWorld:
 def test_whatever_happens_nothing_is_lost_and_nothing_of_others_is_touched(
     backend: str, n_histories: int, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
     # Its daemon and the processes of this machine are others' business: tests/executor/mps.
     monkeypatch.setattr(Daemon, "ensure", lambda daemon: daemon._make_folders())
     monkeypatch.setattr(Daemon, "quit", lambda _: None)

@@ -27,9 +27,11 @@ one tenant leaves idle goes to no other.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -61,6 +63,22 @@ class SharePoint:
     processes: int
     rate_rps: float
     latency: LatencyCurve
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """What is known on some ``shares``, in order and from 0 on: linear in between, and beyond them as on the last."""
+
+    shares: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def at(self, share: float) -> float:
+        """What ``np.interp`` says, which takes a microsecond and more for each of a policy's million questions."""
+        left = bisect_right(self.shares, share) - 1
+        if left + 1 == len(self.shares):
+            return self.values[left]
+        slope = (self.values[left + 1] - self.values[left]) / (self.shares[left + 1] - self.shares[left])
+        return slope * (share - self.shares[left]) + self.values[left]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,21 +121,19 @@ class ShareProfile:
         return replace(self, rows=tuple(row.stretched(factors[row.profile]) for row in self.rows))
 
     @cached_property
-    def _anchors(self) -> Mapping[tuple[int, int], tuple[FloatArray, FloatArray, FloatArray]]:
-        """By (processes, batch): shares, batches a second of one process, requests a second; from (0, 0, 0) on."""
+    def _anchors(self) -> Mapping[tuple[int, int], tuple[_Curve, _Curve]]:
+        """By (processes, batch): batches a second of one process, and requests a second, by share; from (0, 0) on."""
         by_kind: dict[tuple[int, int], list[ServiceRow]] = {}
         for row in self.rows:
             by_kind.setdefault((row.processes, row.batch), []).append(row)
         return {kind: self._anchor(rows) for kind, rows in sorted(by_kind.items())}
 
-    def _anchor(self, rows: Sequence[ServiceRow]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _anchor(self, rows: Sequence[ServiceRow]) -> tuple[_Curve, _Curve]:
         ordered = sorted(rows, key=lambda row: self.gpu.profile(row.profile).compute_slices)
-        shares = [self.gpu.profile(row.profile).compute_slices / self.gpu.compute_slices for row in ordered]
-        return (
-            np.array([0.0, *shares]),
-            np.maximum.accumulate([0.0, *(1 / row.latency_s for row in ordered)]),
-            np.maximum.accumulate([0.0, *(row.throughput_rps for row in ordered)]),
-        )
+        shares = (0.0, *(self.gpu.profile(row.profile).compute_slices / self.gpu.compute_slices for row in ordered))
+        speed = accumulate((0.0, *(1 / row.latency_s for row in ordered)), max)
+        rate = accumulate((0.0, *(row.throughput_rps for row in ordered)), max)
+        return _Curve(shares, tuple(speed)), _Curve(shares, tuple(rate))
 
     def point(self, share: float, slowdown: float = 1.0) -> SharePoint:
         """The batch and process count of the highest rate within the SLO on ``share`` > 0 of the processors.
@@ -125,9 +141,9 @@ class ShareProfile:
         All latencies are ``slowdown`` times as long. If nothing meets the SLO (2 × batch latency ≤ SLO), the fastest.
         """
         latency_s, rate_rps = {}, {}
-        for kind, (shares, speed, rate) in self._anchors.items():
-            latency_s[kind] = slowdown / float(np.interp(share, shares, speed))
-            rate_rps[kind] = float(np.interp(share, shares, rate)) / slowdown
+        for kind, (speed, rate) in self._anchors.items():
+            latency_s[kind] = slowdown / speed.at(share)
+            rate_rps[kind] = rate.at(share) / slowdown
         meeting = [kind for kind, seconds in latency_s.items() if BATCHES_PER_SLO * seconds <= self.slo_s]
         best = max(meeting, key=lambda kind: (rate_rps[kind], -latency_s[kind], -kind[0]), default=None)
         processes, batch = best or min(latency_s, key=lambda kind: (latency_s[kind], kind))

@@ -53,6 +53,19 @@ class LayoutTable:
         return tuple(tuple(self.index[Layout(own[:i] + own[i + 1 :])] for i in range(len(own))) for own in held)
 
     @cached_property
+    def places(self) -> Mapping[Placement, int]:
+        """Every placement of the layouts, numbered."""
+        return {place: number for number, place in enumerate(dict.fromkeys(chain.from_iterable(self.layouts)))}
+
+    @cached_property
+    def numbers(self) -> Int64s:
+        """By layout and entry, the number of its placement; beyond the layout's end −1, ``(n_layouts, most)``."""
+        found = np.full((len(self.layouts), self.most), -1, dtype=np.int64)
+        for own, layout in zip(found, self.layouts, strict=True):
+            own[: len(layout)] = [self.places[place] for place in layout]
+        return found
+
+    @cached_property
     def memory(self) -> Int64s:
         """Occupied memory slices as a bit mask, ``(n_layouts,)``."""
         return np.array([layout.memory_mask for layout in self.layouts], dtype=np.int64)
@@ -238,10 +251,8 @@ class HeldSets:
 
     def _by_entry(self, value: Callable[[Placement], int]) -> Int64s:
         """``value`` of each placement, 0 beyond a layout's end, ``(n, most)``."""
-        by_layout = np.zeros((len(self.table.layouts), self.owners.shape[1]), dtype=np.int64)
-        for number, layout in enumerate(self.table.layouts):
-            by_layout[number, : len(layout)] = [value(placement) for placement in layout.placements]
-        return np.asarray(by_layout[self.layout], dtype=np.int64)
+        values = np.array([*map(value, self.table.places), 0], dtype=np.int64)
+        return np.asarray(values[self.table.numbers][self.layout], dtype=np.int64)
 
 
 def _holder_in(held: Mapping[Placement, int], placement: Placement) -> int:

@@ -38,12 +38,6 @@ from tests.standin.standin import READ, UNKNOWN, DriverClock, StandIn
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes die here, not machines: test_journal.py holds that writes are synced."""
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @pytest.fixture
 def standin(make_standin: MakeStandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """An A100-80GB whose own clock is that of runs on it."""

@@ -238,11 +238,6 @@ def ran(standin: StandIn, folder: Path, faults: Sequence[Fault], queues: Simulat
     return History(read_log(folder / "run"), made[0], error)
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 def faults() -> st.SearchStrategy[list[Fault]]:
     moments = st.floats(-3.0, WINDOW_S * N_WINDOWS).map(lambda at_s: round(at_s, 2))
     lasts = st.floats(2.6, 2 * SILENT_S).map(lambda s: round(s, 2))

@@ -228,7 +228,6 @@ class Verbs(RuleBasedStateMachine):
 def test_whatever_is_typed_and_cut_off_others_instances_stand_and_ours_are_known_or_told(
     capsys: pytest.CaptureFixture[str], make_standin: MakeStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr("executor.processes.PROC", tmp_path / "proc")
     monkeypatch.setattr("executor.clock.WallClock.sleep_until", lambda *_: None)
     monkeypatch.setattr("executor.driver.boot_id", lambda: f"boot {Verbs.now.n_boots}")
