@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from migrator.errors import MigratorError
 from migrator.extras import lacking
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def require_plot_extra(option: str = "--plot") -> None:
@@ -18,7 +24,6 @@ def require_plot_extra(option: str = "--plot") -> None:
 
 def page(template: str, **parts: object) -> str:
     """The template filled with ``parts``; figures are drawn, all other text is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an optional extra
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
     from plotly.graph_objects import Figure  # noqa: PLC0415 - heavy, and an optional extra
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an optional extra
@@ -27,7 +32,17 @@ def page(template: str, **parts: object) -> str:
         settings = {"displaylogo": False, "responsive": True}
         return Markup(figure.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=settings))  # noqa: S704
 
-    environment = Environment(
+    figures = {name: drawn(name, part) for name, part in parts.items() if isinstance(part, Figure)}
+    plotly = Markup(get_plotlyjs())  # noqa: S704 - a script, from the library itself
+    return _templates().get_template(template).render(parts | figures, plotly=plotly)
+
+
+@cache
+def _templates() -> Environment:
+    """The environment of all templates, each of them compiled once a process."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an optional extra
+
+    return Environment(
         loader=PackageLoader("migrator", "views"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -35,6 +50,3 @@ def page(template: str, **parts: object) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    figures = {name: drawn(name, part) for name, part in parts.items() if isinstance(part, Figure)}
-    plotly = Markup(get_plotlyjs())  # noqa: S704 - a script, from the library itself
-    return environment.get_template(template).render(parts | figures, plotly=plotly)

@@ -105,7 +105,7 @@ def servable_rows(
         ProfileTableError: As :func:`operating_points`.
     """
     chosen = {row.key for row in _chosen_rows(profiles, gpu, model, batch, processes, max_batch)}
-    return tuple(row for row in profiles.with_memory(gpu, model) if row.key in chosen)
+    return profiles.with_memory(gpu, model, chosen)
 
 
 def point_of(row: ServiceRow, rows: Iterable[ServiceRow]) -> OperatingPoint:

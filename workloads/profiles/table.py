@@ -50,7 +50,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -240,8 +240,8 @@ class ServiceProfiles:
         """
         return {row.profile: row.training_rps for row in self.of(gpu, model) if row.training_rps is not None}
 
-    def with_memory(self, gpu: str, model: str) -> tuple[ServiceRow, ...]:
-        """The rows of :meth:`of`, each with what any of them says of memory and turns on its profile.
+    def with_memory(self, gpu: str, model: str, chosen: Container[object] | None = None) -> tuple[ServiceRow, ...]:
+        """The rows of :meth:`of`, or those with a ``chosen`` key, with what any row says of memory and turns there.
 
         Raises:
             ProfileTableError: As :meth:`of`.
@@ -260,6 +260,7 @@ class ServiceProfiles:
                 turn_cost=turn_costs.get(row.profile),
             )
             for row in rows
+            if chosen is None or row.key in chosen
         )
 
     def start(self, gpu: str, model: str) -> tuple[MeasuredStart, str] | None:
