@@ -99,7 +99,7 @@ demo-share: $(LIVE)
 # Live runs mostly wait, each with 0.7 cores at most: three go side by side.
 test-live: $(LIVE)
 	$(BIN)/python -c 'import torch'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'live and not alone'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'live and not alone and not long'
 	$(BIN)/python -m pytest -m 'live and alone' tests/migrator/execution/live
 
 test-crash: $(STAMP)

@@ -27,6 +27,7 @@ from migrator.log import records as recorded
 from migrator.log.live import LiveFacts, known_of, live_facts
 from migrator.log.runlog import EVENTS_FILE, LOST, ReadLog, read_log
 from tests.ending import PATIENCE_S, ends
+from tests.seeds import daily
 
 pytestmark = pytest.mark.live
 
@@ -288,7 +289,7 @@ def said_until(process: subprocess.Popen[str], what: str) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("pools", ["off", "[[turned, grown]]"])
+@pytest.mark.parametrize("pools", daily(["off", "[[turned, grown]]"], ["[[turned, grown]]"]))
 def test_workers_and_trainers_may_be_killed_or_stopped_at_any_moment(site: Site, pools: str) -> None:
     process = site.run("--set", f"sharing.pools={pools}")
     site.until("change")
