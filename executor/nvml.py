@@ -377,16 +377,8 @@ def _whole_profile(gi: Any, profile: Profile) -> int:
 
     Of those with all its slices, the one with the most SMs: on Hopper a double-memory 1g has one of its own.
     """
-    found: list[tuple[int, int]] = []
-    for enumerator in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        try:
-            info = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
-                gi, enumerator, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=2
-            )
-        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
-            continue
-        if info.sliceCount == profile.compute_slices:
-            found.append((info.multiprocessorCount, info.id))
+    told = (info for info in _compute_profiles(gi) if info.sliceCount == profile.compute_slices)
+    found: list[tuple[int, int]] = [(info.multiprocessorCount, info.id) for info in told]
     if not found:
         raise DriverError(f"the driver offers no compute instance for the whole of a {profile}")
     return max(found)[1]
@@ -394,18 +386,21 @@ def _whole_profile(gi: Any, profile: Profile) -> int:
 
 def _compute_instances(gi: Any) -> list[Any]:
     found = []
-    for enumerator in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        try:
-            info = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
-                gi, enumerator, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=2
-            )
-        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
-            continue
+    for info in _compute_profiles(gi):
         room = (pynvml.c_nvmlComputeInstance_t * max(1, info.instanceCount))()
         count = ctypes.c_uint(0)
         pynvml.nvmlGpuInstanceGetComputeInstances(gi, info.id, room, ctypes.byref(count))
         found += [room[k] for k in range(count.value)]
     return found
+
+
+def _compute_profiles(gi: Any) -> Iterator[Any]:
+    """What the driver says of each compute-instance profile that the GPU instance has."""
+    for enumerator in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        with suppress(pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+            yield pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                gi, enumerator, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=2
+            )
 
 
 @contextmanager
