@@ -79,8 +79,8 @@ class StaticSearch(Generic[Token]):
 
     def __post_init__(self) -> None:
         facts, self.fits, self._room = self.facts, cache(self.fits), cache(self._tokens_beside)
-        few = lru_cache(4_096)  # as wide as a window each
-        self._open, self._starts = few(self._open_in), few(self._starts_beside)
+        kept = lru_cache(4_096)  # answers have a byte a step: with 200 steps a megabyte
+        self._open, self._starts = kept(self._open_in), kept(self._starts_beside)
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):

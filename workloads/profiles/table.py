@@ -240,7 +240,9 @@ class ServiceProfiles:
         """
         return {row.profile: row.training_rps for row in self.of(gpu, model) if row.training_rps is not None}
 
-    def with_memory(self, gpu: str, model: str, chosen: Container[object] | None = None) -> tuple[ServiceRow, ...]:
+    def with_memory(
+        self, gpu: str, model: str, chosen: Container[tuple[str, str, str, int, int]] | None = None
+    ) -> tuple[ServiceRow, ...]:
         """The rows of :meth:`of`, or those with a ``chosen`` key, with what any row says of memory and turns there.
 
         Raises:

@@ -58,8 +58,8 @@ class LayoutTable:
         return {place: number for number, place in enumerate(dict.fromkeys(chain.from_iterable(self.layouts)))}
 
     @cached_property
-    def numbers(self) -> Int64s:
-        """By layout and entry, the number of its placement; beyond the layout's end −1, ``(n_layouts, most)``."""
+    def place_of(self) -> Int64s:
+        """By layout and entry, its number in ``places``, −1 beyond the layout's end, ``(n_layouts, most)``."""
         found = np.full((len(self.layouts), self.most), -1, dtype=np.int64)
         for own, layout in zip(found, self.layouts, strict=True):
             own[: len(layout)] = [self.places[place] for place in layout]
@@ -252,7 +252,7 @@ class HeldSets:
     def _by_entry(self, value: Callable[[Placement], int]) -> Int64s:
         """``value`` of each placement, 0 beyond a layout's end, ``(n, most)``."""
         values = np.array([*map(value, self.table.places), 0], dtype=np.int64)
-        return np.asarray(values[self.table.numbers][self.layout], dtype=np.int64)
+        return np.asarray(values[self.table.place_of][self.layout], dtype=np.int64)
 
 
 def _holder_in(held: Mapping[Placement, int], placement: Placement) -> int:
