@@ -39,9 +39,8 @@ from workloads.training import CURVES, Curve, TrainingOption
 
 
 @dataclass(frozen=True)
-class _TenantSetting:
+class _TenantArrivals:
     config: TenantConfig
-    tenant: Tenant
     arrivals: Arrivals
     load: float
 
@@ -55,25 +54,43 @@ def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[
         ConfigSloError: No profile meets a tenant's SLO.
         ConfigError: A tenant's trace, profile or scale does not work out; names the tenant.
     """
+    setting, parts = untraced(config, origin, gpu), []
+    for entry in setting.config.tenants:
+        with _naming(f"{origin}: tenants.{entry.name}"):
+            parts.append(_tenant_arrivals(config, entry, setting, origin))
+    setting = replace(
+        setting,
+        config=config.model_copy(update={"tenants": [part.config for part in parts]}),
+        forecaster=forecaster_of(config.forecast, config.step_s, origin, config.n_steps),
+    )
+    arrivals, loads = [part.arrivals for part in parts], [part.load for part in parts]
+    return setting, RecordedTraffic(setting.tenants, arrivals, loads, config.seed)
+
+
+def untraced(config: Config, origin: str, gpu: GpuModel | None = None) -> Setting:
+    """The same without what needs traces: there is no forecaster, and scales are as the config has them.
+
+    Raises:
+        ConfigSloError: No profile meets a tenant's SLO.
+        ConfigError: A tenant's profile does not work out; names the tenant.
+    """
     gpu = gpu or gpu_model(config.gpu.model)
     with _naming(f"{origin}: profiles"):
         profiles = service_profiles(config)
-    parts = []
-    for tenant in config.tenants:
-        with _naming(f"{origin}: tenants.{tenant.name}"):
-            parts.append(_tenant_setting(config, _as_known(tenant, gpu, profiles), gpu, profiles, origin))
-    tenants = tuple(part.tenant for part in parts)
-    setting = Setting(
-        config=config.model_copy(update={"tenants": [part.config for part in parts]}),
+    entries, tenants = [], []
+    for given in config.tenants:
+        with _naming(f"{origin}: tenants.{given.name}"):
+            entries.append(_as_known(given, gpu, profiles))
+            tenants.append(_tenant(config, entries[-1], gpu, profiles))
+    return Setting(
+        config=config.model_copy(update={"tenants": entries}),
         gpu=gpu,
-        tenants=tenants,
+        tenants=tuple(tenants),
         known_tenants=tuple(as_profiled(config.estimates, config.seed, gpu, tenant) for tenant in tenants),
-        forecaster=forecaster_of(config.forecast, config.step_s, origin, config.n_steps),
+        forecaster=None,
         profiles=profiles,
         warnings=warnings_of(config, profiles),
     )
-    arrivals, loads = [part.arrivals for part in parts], [part.load for part in parts]
-    return setting, RecordedTraffic(tenants, arrivals, loads, config.seed)
 
 
 def warnings_of(config: Config, profiles: ServiceProfiles | None = None) -> tuple[str, ...]:
@@ -110,11 +127,8 @@ def _naming(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _tenant_setting(
-    config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles, origin: str
-) -> _TenantSetting:
-    tenant = _tenant(config, entry, gpu, profiles)
-    most_rps = highest_capability_rps(gpu, _points(entry, gpu, profiles).values())
+def _tenant_arrivals(config: Config, entry: TenantConfig, setting: Setting, origin: str) -> _TenantArrivals:
+    most_rps = highest_capability_rps(setting.gpu, _points(entry, setting.gpu, setting.profiles).values())
     source, span, load_span = _source(config, entry)
     factor = _factor(config, entry, most_rps, source, load_span)
     method = entry.arrivals.scale.method
@@ -133,7 +147,7 @@ def _tenant_setting(
     if arrivals.history_counts.size and not arrivals.history_counts.any():
         empty = f"no request in the {arrivals.history_counts.size:,} s before window 0, from which is forecast"
         arrivals = replace(arrivals, notes=(*arrivals.notes, empty))
-    return _TenantSetting(_with_scale(entry, scale), tenant, arrivals, float(arrivals.counts.mean()) / most_rps)
+    return _TenantArrivals(_with_scale(entry, scale), arrivals, float(arrivals.counts.mean()) / most_rps)
 
 
 def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> Tenant:

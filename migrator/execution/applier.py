@@ -784,10 +784,9 @@ class Applier:
         """What serves the worker's tenant in the instance: one server for each process, or its turns in a pool's."""
         name = worker.owner.tenant
         if live.is_shared:
-            point = self._joint_point(live, name)
-            latency, limit = point.latency.of_processes(point.processes, point.batch), point.processes * point.batch
-            return (Server(name, f"{live.instance_id}/{name}", ready_s, NEVER_S, latency, limit),)
-        return _servers_of(self._tenants[name], live, ready_s)
+            return servers_of(name, live.instance_id, self._joint_point(live, name), ready_s, is_shared=True)
+        point = self._tenants[name].operating_points[live.placement.profile.name]
+        return servers_of(name, live.instance_id, point, ready_s, is_shared=False)
 
     def _joint_point(self, live: Live, tenant: str) -> OperatingPoint:
         """How the tenant is served in the pool's instance."""
@@ -926,17 +925,14 @@ def _busy_s(live: Live, busy_until_s: Mapping[str, float], now_s: float) -> floa
     return max([now_s, *(busy_until_s.get(server.server_id, now_s) for server in live.servers)])
 
 
-def _servers_of(tenant: Tenant, live: Live, ready_s: float) -> tuple[Server, ...]:
-    """One server for each process that the operating point runs in the instance."""
-    point = tenant.operating_points[live.placement.profile.name]
+def servers_of(
+    tenant: str, instance_id: str, point: OperatingPoint, ready_s: float, *, is_shared: bool
+) -> tuple[Server, ...]:
+    """What serves a tenant in an instance from then on: one server for each process, or one that takes its turns."""
+    if is_shared:
+        latency, limit = point.latency.of_processes(point.processes, point.batch), point.processes * point.batch
+        return (Server(tenant, f"{instance_id}/{tenant}", ready_s, NEVER_S, latency, limit),)
     return tuple(
-        Server(
-            tenant=tenant.name,
-            server_id=f"{live.instance_id}/{process}",
-            ready_s=ready_s,
-            end_s=NEVER_S,
-            latency=point.latency,
-            batch_limit=point.batch,
-        )
+        Server(tenant, f"{instance_id}/{process}", ready_s, NEVER_S, point.latency, point.batch)
         for process in range(point.processes)
     )

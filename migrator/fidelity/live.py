@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,18 +25,19 @@ import numpy as np
 from executor.catalogue import gpu_model
 from migrator.config import Config, read_config
 from migrator.errors import LogError, MigratorError
-from migrator.estimates import service_factors
-from migrator.inputs import service_profiles
+from migrator.execution.applier import servers_of
+from migrator.execution.requests import SimulatedQueues
+from migrator.inputs import untraced
 from migrator.log import records
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.live import Learned, LiveFacts, known_of, live_facts
 from migrator.log.records import Finished, Resumed
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
+from migrator.setting import Setting
 from workloads.arrays import BoolArray, FloatArray
-from workloads.errors import WorkloadError
-from workloads.profiles.operating_point import OperatingPoint, operating_points
-from workloads.serving.advance import advance
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
+from workloads.profiles.operating_point import OperatingPoint
+from workloads.serving.pool import Lane
+from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
 from workloads.serving.tally import Added, SecondCounts, Tally
 
 BIN_S = 10
@@ -46,9 +48,6 @@ MOST_POINTS = 5.0
 
 MOST_PCT = 15.0
 """Goodput should differ by no more percent of what was counted live."""
-
-_UNLUCKY = AccuracyTimeline((0.0,), (0.0,))
-"""Which single answers are right is not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,48 +278,37 @@ def replayed(folder: Path) -> LiveFidelity:
         raise LogError(f"{folder}: its requests were simulated; only a live run can be held against the simulation")
     if not log.settled:
         raise LogError(f"{folder}: no window of it was finished, so there is nothing to compare")
-    points = _operating_points(log, read_config(folder / CONFIG_FILE))
+    setting = _setting(log, read_config(folder / CONFIG_FILE))
     requests = _requests(folder, [tenant.name for tenant in log.header.tenants])
+    simulated = _Replay(log, setting, requests).counts(round(log.header.window_s) * (1 + max(log.settled)))
     return LiveFidelity(
         folder=folder,
         window_s=round(log.header.window_s),
         n_windows=log.header.windows,
         windows=tuple(sorted(log.settled)),
-        tenants={name: _seconds(log, facts, own, points[name]) for name, own in requests.items()},
+        tenants={counts.tenant: _seconds(log, facts, counts) for counts in simulated},
         facts=facts,
         is_resumed=bool(log.of(Resumed)),
     )
 
 
-def _operating_points(log: ReadLog, config: Config) -> dict[str, Mapping[str, OperatingPoint]]:
-    """By tenant and profile, with the latencies of the service profile that the run's config names.
+def _setting(log: ReadLog, config: Config) -> Setting:
+    """How the run's tenants are served, with the latencies of the service profile that its config names.
 
     Raises:
         MigratorError: They are not those that the run began with, or cannot be had.
     """
-    entries, found = {entry.name: entry for entry in config.tenants}, {}
-    for tenant in log.header.tenants:
-        where = f"{log.folder / CONFIG_FILE}: tenants.{tenant.name}"
-        if (entry := entries.get(tenant.name)) is None:
-            raise MigratorError(f"{where}: is missing; the run had this tenant")
-        try:
-            points = operating_points(
-                service_profiles(config),
-                log.header.gpu,
-                tenant.model,
-                tenant.slo_ms / 1000,
-                entry.batch,
-                entry.processes,
-                entry.max_batch,
-                service_factors(config.estimates, config.seed, gpu_model(log.header.gpu), tenant.model),
-            )
-        except WorkloadError as error:
-            raise MigratorError(f"{where}: {error}") from None
-        for profile, begun_with in tenant.operating_points.items():
-            if (now := _named(points.get(profile))) != (then := _named(begun_with)):
+    path, entries = log.folder / CONFIG_FILE, {entry.name: entry for entry in config.tenants}
+    if missing := [one.name for one in log.header.tenants if one.name not in entries]:
+        raise MigratorError(f"{path}: tenants.{missing[0]}: is missing; the run had this tenant")
+    tenants = [entries[tenant.name] for tenant in log.header.tenants]
+    setting = untraced(config.model_copy(update={"tenants": tenants}), str(path), gpu_model(log.header.gpu))
+    for begun, tenant in zip(log.header.tenants, setting.tenants, strict=True):
+        for profile, begun_with in begun.operating_points.items():
+            if (now := _named(tenant.operating_points.get(profile))) != (then := _named(begun_with)):
+                where = f"{path}: tenants.{tenant.name}"
                 raise MigratorError(f"{where}: serves on {profile} {now} by the service profile; the run began {then}")
-        found[tenant.name] = points
-    return found
+    return setting
 
 
 def _named(point: OperatingPoint | records.OperatingPoint | None) -> str:
@@ -329,46 +317,44 @@ def _named(point: OperatingPoint | records.OperatingPoint | None) -> str:
     return f"with batch {point.batch}, processes {point.processes}, {point.rate_rps:.4f} requests/s"
 
 
-def _requests(folder: Path, names: Iterable[str]) -> dict[str, Requests]:
-    """By tenant, every request that the run was to have; all of them wait for a generator when a run begins."""
+def _requests(folder: Path, names: Iterable[str]) -> list[Requests]:
+    """Each tenant's requests that the run was to have; all of them wait for a generator when a run begins."""
     try:
         from workloads.live.generator import read_streams  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         raise MigratorError(f"a live run's requests need {error.name}: pip install 'migrator-mig[live]'") from None
     path = folder / "live" / "requests.msgpack"
     streams = {stream.tenant: stream for stream in read_streams(path)}
-    found = {}
+    found = []
     for name in names:
         if (stream := streams.get(name)) is None:
             raise LogError(f"{path}: has no requests of tenant {name}")
         arrival_s = np.array(stream.arrival_s, dtype=np.float64)
-        found[name] = Requests(name, stream.slo_s, arrival_s, np.zeros(len(arrival_s)))
+        found.append(Requests(name, stream.slo_s, arrival_s, np.zeros(len(arrival_s))))
     return found
 
 
-def _seconds(log: ReadLog, facts: LiveFacts, requests: Requests, points: Mapping[str, OperatingPoint]) -> TenantSeconds:
+def _seconds(log: ReadLog, facts: LiveFacts, simulated: SecondCounts) -> TenantSeconds:
     """One tenant's requests, live and simulated.
 
     Raises:
         LogError: The requests are not those that the log counts.
     """
-    window_s = round(log.header.window_s)
-    n_seconds = window_s * (1 + max(log.settled))
+    window_s, n_seconds, name = round(log.header.window_s), simulated.n_seconds, simulated.tenant
     is_settled, accuracy = np.zeros(n_seconds, np.bool_), np.zeros(n_seconds)
     live = {key: np.zeros(n_seconds) for key in ("arrivals", "in_time", "correct")}
-    learned = {one.window: one for one in facts.learned if one.tenant == requests.tenant}
-    begun_with = {window: known[requests.tenant] for window, known in known_of(log).items()}
+    learned = {one.window: one for one in facts.learned if one.tenant == name}
+    begun_with = {window: known[name] for window, known in known_of(log).items()}
     for window, closing in log.settled.items():
         place = slice(window * window_s, (window + 1) * window_s)
         is_settled[place] = True
         accuracy[place] = _accuracy(learned[window], begun_with[window].accuracy_before, window_s)
         for key, column in live.items():
-            column[place] = getattr(closing.tenants[requests.tenant], key)
-    simulated = _Replay(log, requests, points).counts(n_seconds)
+            column[place] = getattr(closing.tenants[name], key)
     if (wrong := np.flatnonzero(is_settled & (simulated.arrivals != live["arrivals"]))).size:
         second = int(wrong[0])
         raise LogError(
-            f"{log.folder}: in second {second} {simulated.arrivals[second]} requests of {requests.tenant} arrive by "
+            f"{log.folder}: in second {second} {simulated.arrivals[second]} requests of {name} arrive by "
             f"live/requests.msgpack, {live['arrivals'][second]:.0f} by the log; they are not of one run"
         )
     in_time = np.where(is_settled, simulated.in_time, 0.0)
@@ -398,18 +384,21 @@ def _accuracy(learned: Learned, measured_before: float, n_seconds: int) -> Float
 class _Failure:
     """A worker dies; the answers under way are lost, as they are in a simulated run."""
 
+    tenant: str
     server_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
-    """Workers take new weights over, one after the other, each when its batch is done.
+    """A tenant's workers take new weights over, one after the other, each when its lane is free, which then waits.
 
     Attributes:
+        tenant: Whose they are.
         swap_s: What each takes that is still to come.
         server_ids: Those of the workers; ``None`` as long as it has not begun.
     """
 
+    tenant: str
     swap_s: tuple[float, ...]
     server_ids: tuple[str, ...] | None = None
 
@@ -422,78 +411,117 @@ class _Joined:
 _Happening = _Failure | _Swap | _Joined
 
 
-class _Replay:
-    """One tenant's requests, served by what stood in a live run."""
+@dataclass(slots=True)
+class _Standing:
+    """A worker that serves, in the lane that its instance is; ``is_shared`` with workers of others in it."""
 
-    def __init__(self, log: ReadLog, requests: Requests, points: Mapping[str, OperatingPoint]) -> None:
-        self._requests, self._state = requests, QueueState()
-        self._servers: list[Server] = []  # in the order in which they were started
+    lane: str
+    is_shared: bool
+    server: Server
+
+
+class _Replay:
+    """All tenants' requests, served by what stood in a live run: those of a pool by turns."""
+
+    def __init__(self, log: ReadLog, setting: Setting, requests: Sequence[Requests]) -> None:
+        self._requests = {own.tenant: own for own in requests}
+        weights = [tenant.weight for tenant in setting.tenants]
+        self._queues = SimulatedQueues(len(weights), None, weights=weights, turn_cost=setting.turn_cost)
+        self._accuracies = [_in_service(log, name) for name in self._requests]
+        self._standing: list[_Standing] = []  # in the order in which they were started
         self._due: list[tuple[float, int, _Happening]] = []
         self._n_expected = 0
-        started = [instance for change in changes_in(log) for instance in change.started]
-        for instance in started:
-            if (instance.tenant, instance.task) == (requests.tenant, INFERENCE):
-                self._add(instance, points[instance.profile])
-        ready_s = {instance.name: instance.ready.ready_s for instance in started if instance.ready is not None}
+        begun = [instance for change in changes_in(log) for instance in change.begun]
+        for instance in begun:
+            if instance.task == INFERENCE:
+                self._add(instance, setting)
+        ready_s = {instance.name: instance.ready.ready_s for instance in begun if instance.ready is not None}
         for ended in log.of(Finished):
-            if ended.tenant == requests.tenant and ended.swap_s:
+            if ended.swap_s:
                 assert ended.instance is not None
                 assert ended.trained_s is not None
-                self._expect(ready_s[ended.instance] + ended.trained_s, _Swap(ended.swap_s))
+                self._expect(ready_s[ended.instance] + ended.trained_s, _Swap(ended.tenant, ended.swap_s))
         for joined in log.of(Resumed):
             self._expect(joined.window * log.header.window_s, _Joined())
 
-    def counts(self, n_seconds: int) -> SecondCounts:
-        """What becomes of the requests of the first seconds, each of them resolved."""
-        tally = Tally(self._requests.tenant, n_seconds)
+    def counts(self, n_seconds: int) -> list[SecondCounts]:
+        """By tenant, what becomes of the requests of the first seconds, each of them resolved."""
+        tallies = {name: Tally(name, n_seconds) for name in self._requests}
         while self._due:
             at_s, _, happening = heapq.heappop(self._due)
-            self._advance(at_s, tally)
+            self._advance(at_s, tallies)
+            states = dict(zip(tallies, self._queues.states, strict=True))
             match happening:
-                case _Failure():
-                    tally.lose(self._requests, self._state.in_service(happening.server_id))
+                case _Failure(tenant=tenant, server_id=server_id):
+                    tallies[tenant].lose(self._requests[tenant], states[tenant].in_service(server_id))
                 case _Swap():
                     self._swap(happening, at_s)
                 case _Joined():
-                    waiting = np.arange(self._state.head, self._state.tail, dtype=np.int64)
-                    tally.add(self._requests, Outcomes.all_dropped(waiting))
-                    self._state = QueueState(head=self._state.tail, tail=self._state.tail, now_s=self._state.now_s)
+                    for name, state in states.items():
+                        waiting = np.arange(state.head, state.tail, dtype=np.int64)
+                        tallies[name].add(self._requests[name], Outcomes.all_dropped(waiting))
+                    now_s = self._queues.now_s
+                    self._queues.begin([own.before(now_s) for own in self._requests.values()], now_s)
                 case _:
                     assert_never(happening)
-        self._advance(math.inf, tally)
-        return tally.counts
+        self._advance(math.inf, tallies)
+        return [tally.counts for tally in tallies.values()]
 
-    def _add(self, instance: Instance, point: OperatingPoint) -> None:
+    def _add(self, instance: Instance, setting: Setting) -> None:
+        is_shared, name = len(instance.members) > 1, instance.tenant
+        if is_shared:
+            point = setting.joint_servings(instance.members)[instance.profile][name]
+        else:
+            point = next(one for one in setting.tenants if one.name == name).operating_points[instance.profile]
         for begin_s, end_s in instance.served:
-            for process in range(point.processes):
-                server_id = f"{instance.name}/{process}"
-                self._servers.append(
-                    Server(self._requests.tenant, server_id, begin_s, end_s, point.latency, point.batch)
-                )
+            for server in servers_of(name, instance.name, point, begin_s, is_shared=is_shared):
+                self._standing.append(_Standing(instance.name, is_shared, replace(server, end_s=end_s)))
                 if end_s < instance.end_s:
-                    self._expect(end_s, _Failure(server_id))
+                    self._expect(end_s, _Failure(name, server.server_id))
 
     def _expect(self, at_s: float, happening: _Happening) -> None:
         self._n_expected += 1
         heapq.heappush(self._due, (at_s, self._n_expected, happening))
 
-    def _advance(self, until_s: float, tally: Tally) -> None:
-        now_s = self._state.now_s
+    def _advance(self, until_s: float, tallies: Mapping[str, Tally]) -> None:
+        now_s = self._queues.now_s
         if until_s <= now_s:
             return  # it happened before second 0
-        standing = [server for server in self._servers if server.ready_s < until_s and server.end_s > now_s]
-        self._state, outcomes = advance(self._requests, self._state, standing, _UNLUCKY, until_s)
-        tally.add(self._requests, outcomes)
+        alone, shared = defaultdict[str, list[Server]](list), defaultdict[str, list[Server]](list)
+        for one in self._standing:
+            if one.server.ready_s < until_s and one.server.end_s > now_s:
+                (shared[one.lane] if one.is_shared else alone[one.server.tenant]).append(one.server)
+        lanes = [Lane(name, tuple(servers)) for name, servers in shared.items()]
+        requests = [*self._requests.values()]
+        outcomes = self._queues.advance(requests, alone, self._accuracies, until_s, lanes)
+        for own, found in zip(requests, outcomes, strict=True):
+            tallies[own.tenant].add(own, found)
 
     def _swap(self, swap: _Swap, at_s: float) -> None:
         """Pause the first of the workers that still serves; the next one takes its turn when that is done."""
-        serving = {one.server_id: place for place, one in enumerate(self._servers) if one.ready_s <= at_s < one.end_s}
+        serving = {
+            one.server.server_id: one
+            for one in self._standing
+            if one.server.tenant == swap.tenant and one.server.ready_s <= at_s < one.server.end_s
+        }
         server_ids = tuple(serving) if swap.server_ids is None else swap.server_ids
         left = [server_id for server_id in server_ids if server_id in serving]
         if not left or not swap.swap_s:
             return  # a worker that loads the weights as it starts is not awaited
-        place = serving[left[0]]
-        begin_s = max(at_s, self._state.busy_until.get(left[0], at_s))
+        first = serving[left[0]]
+        held_up = [one for one in self._standing if one is first or (first.is_shared and one.lane == first.lane)]
+        busy_until_s = self._queues.busy_until_s
+        begin_s = max(at_s, *(busy_until_s.get(one.server.server_id, at_s) for one in held_up))
         end_s = begin_s + swap.swap_s[0]
-        self._servers[place] = replace(self._servers[place], ready_s=end_s)
-        self._expect(end_s, _Swap(swap.swap_s[1:], tuple(left[1:])))
+        for one in held_up:
+            one.server = replace(one.server, ready_s=max(one.server.ready_s, end_s))
+        self._expect(end_s, _Swap(swap.tenant, swap.swap_s[1:], tuple(left[1:])))
+
+
+def _in_service(log: ReadLog, tenant: str) -> AccuracyTimeline:
+    """What the tenant's weights were taken to give: turns of a pool go by it."""
+    known = known_of(log)
+    begun_with = known[min(known)][tenant].accuracy_before
+    return AccuracyTimeline.of(
+        {0.0: begun_with} | {one.finish_s: one.accuracy for one in log.of(Finished) if one.tenant == tenant}
+    )

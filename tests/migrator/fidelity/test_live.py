@@ -81,6 +81,12 @@ CASES: dict[str, dict[str, Any]] = {
     "refused": {**BUSY, "simulation": {"driver": {"error_share": 0.1, "in_use_share": 0.3, "in_use_s": 2.0}}},
     "two processes": {**BUSY, "tenants.1.processes": 2},
     "late starts": {**BUSY, "simulation": {"start_jitter": 0.5}},
+    "pooled": {
+        **BUSY,
+        "tenants.0.slo_ms": 400,
+        "tenants.1.slo_ms": 600,
+        "sharing": {"pools": [["vision", "language"]]},
+    },
 }
 
 
@@ -126,26 +132,37 @@ EVERY_FIFTH = tuple(np.arange(0, 60, 0.2).round(3).tolist())
 ALL_RIGHT = {"in_time": [5] * 20, "dropped": [0] * 20, "correct": [5] * 20}
 
 
-def by_hand(folder: Path, *events: Json, name: str = "run", arrival_s: Sequence[float] = EVERY_FIFTH) -> Path:
-    """A run of tenant a, with windows of 20 s and a worker of 0.1 s a request, all of which were answered right."""
+def by_hand(
+    folder: Path, *events: Json, name: str = "run", arrival_s: Sequence[float] = EVERY_FIFTH, pool: Sequence[str] = "a"
+) -> Path:
+    """A run of tenant a, with windows of 20 s and a worker of 0.1 s a request, all of which were answered right.
+
+    Others of its pool have no requests.
+    """
     folder.mkdir(exist_ok=True)
     (folder / "profiles.csv").write_text(f"source,gpu,model,profile,batch,processes,latency_ms,throughput_rps\n{ROW}")
     data = changed(SMALL, {"window_s": 20, "windows": 3, "profiles": str(folder / "profiles.csv")})
-    first = {**data["tenants"][0], "name": "a", "model": "slow", "slo_ms": 1000 * SLO_S}
+    first = {**data["tenants"][0], "model": "slow", "slo_ms": 1000 * SLO_S}
     first.pop("retraining")
-    header = records.header(20.0, simulated=False, backend="cpu", windows=3)
+    data |= {"tenants": [{**first, "name": tenant} for tenant in pool]}
+    data |= {"sharing": {"pools": [[*pool]]}} if len(pool) > 1 else {}
+    header = records.header(20.0, *pool, simulated=False, backend="cpu", windows=3)
     points = {name: {"batch": 1, "processes": 1, "rate_rps": 10.0, "derived": ""} for name in ("7g.80gb", "3g.40gb")}
-    header["tenants"][0] |= {"model": "slow", "slo_ms": 1000 * SLO_S, "operating_points": points}
-    config = yaml.safe_dump({**data, "tenants": [first]}, sort_keys=False)
-    return written(folder / name, config, [header, *events], [stream("a", SLO_S, arrival_s)])
+    for tenant in header["tenants"]:
+        tenant |= {"model": "slow", "slo_ms": 1000 * SLO_S, "operating_points": points}
+    streams = [stream(tenant, SLO_S, arrival_s if tenant == "a" else ()) for tenant in pool]
+    return written(folder / name, yaml.safe_dump(data, sort_keys=False), [header, *events], streams)
 
 
-def began(window: int) -> Json:
-    return records.window_started(window, 20.0)  # the model gives half of the answers right
+def began(window: int, pool: Sequence[str] = "a") -> Json:
+    return records.window_started(window, 20.0, *pool)  # the model gives half of the answers right
 
 
-def ended(window: int, **counts: list[int]) -> Json:
-    return {**records.window_finished(window, a=records.counts(**{**ALL_RIGHT, **counts})), "at_s": 20.0 * (window + 1)}
+def ended(window: int, pool: Sequence[str] = "a", **counts: list[int]) -> Json:
+    own = records.counts(**{**ALL_RIGHT, **counts})
+    idle = records.counts(*[[0] * 20] * 3)
+    finished = records.window_finished(window, **{tenant: own if tenant == "a" else idle for tenant in pool})
+    return {**finished, "at_s": 20.0 * (window + 1)}
 
 
 def up(instance: str = "x", ready_s: float = -1.0, placement: str = "7g.80gb@0", task: str = "inference") -> list[Json]:
@@ -204,6 +221,18 @@ def test_workers_take_weights_over_one_after_the_other_and_the_others_serve(tmp_
 def test_a_worker_that_is_gone_is_not_awaited(tmp_path: Path) -> None:
     events = first_window(*up("y", 19.0, "3g.40gb@0"), *swapped(1.0, 1.0, 1.0))
     assert in_time(by_hand(tmp_path, *events)) == but(5, 1)
+
+
+def test_members_of_a_pool_wait_for_each_other(tmp_path: Path) -> None:
+    """Weights that one takes over hold the lane up for all; the end of its worker does not."""
+    shared = [
+        records.change(0, -9.0, [{**records.started("x", -9.0), "tenant": ["a", "b"]}]),
+        *(records.ready(0, "x", -1.0, tenant=tenant) for tenant in "ab"),
+    ]
+    swap = [{**one, "tenant": "b"} if one["kind"] == "finished" else one for one in swapped(1.0)]
+    for happenings, expected in ((swap, but(5, 1)), ([records.failed(0, "x", 5.05, "b")], [5] * 20)):
+        events = [began(0, "ab"), *shared, *happenings, ended(0, "ab")]
+        assert in_time(by_hand(tmp_path / happenings[-1]["kind"], *events, pool="ab")) == expected
 
 
 def test_goodput_is_expected_by_the_share_of_right_answers_before_and_after(tmp_path: Path) -> None:
