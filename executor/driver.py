@@ -103,6 +103,16 @@ class DriverGpu(ABC):
         """
         return {"CUDA_VISIBLE_DEVICES": gi_uuid}
 
+    def aside(self, *, busy: bool) -> Mapping[str, str]:  # noqa: ARG002 - where all keep to the CPU anyway
+        """What a process needs in its environment to compute outside the instances: on the CPU, as all is tenants'.
+
+        With ``busy`` instances serve meanwhile, and it is to be in their way as little as can be.
+
+        Raises:
+            GpuError: What it needs does not start.
+        """
+        return {"CUDA_VISIBLE_DEVICES": ""}
+
     def enter(self, gi_uuid: str, pid: int) -> None:  # noqa: B027 - most need nothing
         """Have a running process compute in the instance from now on, where its environment does not say so.
 

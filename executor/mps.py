@@ -34,11 +34,15 @@ from executor.errors import (
 )
 from executor.folders import Files, FolderGpu
 from executor.gpu import GpuInstance
+from executor.mig import Profile
 from executor.opening import card_facts
 from executor.processes import MpsDaemon, born, mps_daemons, process, started_with
 
 INSTANCE = "MIGRATOR_INSTANCE"
 """The variable by which a process says in which instance it is: CUDA has none."""
+
+_BELOW_NORMAL = "1"
+"""Of a client's two priorities the lower one."""
 
 _LEAST_CAPABILITY = 7.0
 """Of Volta: GPUs before it know no thread percentage, and heed no limit."""
@@ -104,11 +108,24 @@ class MpsGpu(FolderGpu):
         """
         profile = self._with_uuid(gi_uuid, f"no process can be in {gi_uuid}").placement.profile
         self.daemon.ensure()
-        limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(self.cut.percentage_of(profile)), INSTANCE: gi_uuid}
+        return {**self.daemon.environment, **self._limits(profile), INSTANCE: gi_uuid}
+
+    def aside(self, *, busy: bool) -> Mapping[str, str]:
+        """A client of our daemon; with ``busy`` within the limits of the smallest instance, and after all others.
+
+        It has to be a client, too: other processes get time slices of the whole GPU, and all instances none meanwhile.
+        """
+        self.daemon.ensure()
+        smallest = min(self.model.profiles, key=lambda profile: profile.compute_slices)
+        limits = {**self._limits(smallest), "CUDA_MPS_CLIENT_PRIORITY": _BELOW_NORMAL} if busy else {}
+        return {**self.daemon.environment, **limits}
+
+    def _limits(self, profile: Profile) -> Mapping[str, str]:
+        limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(self.cut.percentage_of(profile))}
         if self._memory_mib is not None and profile.memory_slices < self.model.memory_slices:
             most_mib = self._memory_mib * profile.memory_slices // self.model.memory_slices
             limits["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={most_mib}M"  # device 0 of the one that it sees
-        return {**self.daemon.environment, **limits}
+        return limits
 
     def close(self) -> None:
         """Instances stay, and the daemon for them; if there is none, it ends."""

@@ -58,6 +58,11 @@ def at(gpu: DriverGpu, text: str):  # type: ignore[no-untyped-def]
     return gpu.model.placement(text)
 
 
+def test_what_computes_outside_instances_keeps_to_the_cpu(opened: Opened) -> None:
+    _, gpu = opened()
+    assert [gpu.aside(busy=busy) for busy in (False, True)] == [{"CUDA_VISIBLE_DEVICES": ""}] * 2
+
+
 def test_a_compute_instance_that_fails_takes_its_gpu_instance_along(opened: Opened) -> None:
     standin, gpu = opened()
     standin.fail(CREATE_CI, UNKNOWN, count=1)

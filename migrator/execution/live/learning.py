@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec.structs import replace
 
+from executor.errors import GpuError
 from executor.messages import as_text
 from migrator.config import Config, LearningConfig, TenantConfig
 from migrator.console import warn
@@ -42,6 +43,13 @@ LEAST_WAIT_S = 30.0
 
 SPARE = 1.3
 """A retraining is taken to last so many times what the service profile says, until one has been seen."""
+
+
+class Aside(Protocol):
+    """Tells where profilers may compute."""
+
+    def __call__(self, *, busy: bool) -> Mapping[str, str]:
+        """As :meth:`executor.driver.DriverGpu.aside`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +112,17 @@ class LiveModels:
         site: Site,
         requests: Sequence[Requests],
         served: Mapping[str, Served],
-        environment: Mapping[str, str],
+        aside: Aside,
     ) -> None:
         """Train the first weights, and have it written which requests are asked; minutes, where models are large.
 
-        ``served`` are newer weights, by tenant, where a run goes on; ``environment`` is that of profilers.
+        ``served`` are newer weights, by tenant, where a run goes on; ``aside`` tells where profilers may compute.
 
         Raises:
             ConfigError: A model or its data cannot be had, or it cannot be trained; one line says why.
-            LiveError: A profiler died, or was not done in time.
+            LiveError: A profiler cannot start, died, or was not done in time.
         """
-        self._config, self._site, self._requests, self._environment = config, site, requests, environment
+        self._config, self._site, self._requests, self._aside = config, site, requests, aside
         self.measured: dict[str, Measured | str] = {}
         self._estimates: tuple[Estimate, ...] | None = None
         self._measuring: tuple[int, Asking] | None = None
@@ -130,7 +138,7 @@ class LiveModels:
                 for entry, own in zip(entries, requests, strict=True)
             ],
             PREPARING_S,
-            environment,
+            self._environment(busy=False),
         )
         prepared = []
         for entry, one in zip(entries, found, strict=True):
@@ -270,9 +278,16 @@ class LiveModels:
             for one in self._learners.values()
         ]
         limit_s = max(LEAST_WAIT_S, self._config.window_s)
-        asking = self._site.begin_asking("workloads.learning.profiler:estimate", asked, limit_s, self._environment)
+        environment = self._environment(busy=True)
+        asking = self._site.begin_asking("workloads.learning.profiler:estimate", asked, limit_s, environment)
         self._measuring = window, asking
         return asking
+
+    def _environment(self, *, busy: bool) -> Mapping[str, str]:
+        try:
+            return self._aside(busy=busy)
+        except GpuError as error:
+            raise LiveError(f"profilers cannot start: {error}") from None
 
     def _taken_in(self, window: int, found: Sequence[Found | str]) -> tuple[float, ...]:
         self._measuring, learners = None, list(self._learners.values())

@@ -224,9 +224,7 @@ def live_parts(
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
         served = {} if stands is None else _served(stands, run)
-        models = LiveModels(
-            setting.config, setting.tenants, site, traffic.requests(end_s), served, _of_profilers(real.gpu)
-        )
+        models = LiveModels(setting.config, setting.tenants, site, traffic.requests(end_s), served, real.gpu.aside)
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
         queues = LiveQueues(site, len(setting.tenants), end_s + longest_s)
         door = None if asked is None else as_text(_door(setting, site.folder, asked, models.input_of))
@@ -306,17 +304,6 @@ def _door(
     except (WorkloadError, ValueError) as error:
         raise ConfigError(f"front_door: {error}") from None
     return setup
-
-
-def _of_profilers(gpu: DriverGpu) -> Mapping[str, str]:
-    """The environment of profilers: on MIG they keep to the CPU, as all of the GPU is tenants'."""
-    match gpu.backend:
-        case "cpu":
-            return {}
-        case "mps":
-            return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(gpu.index)}
-        case _:
-            return {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def _turns_of_pools(setting: Setting, gpu: DriverGpu) -> str | None:

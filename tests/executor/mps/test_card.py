@@ -47,5 +47,8 @@ def test_a_process_in_a_share_computes_through_our_daemon_within_its_limits(gpu:
             assert pid in gpu.daemon.clients()
             assert share * alone["sms"] - 8 <= found["sms"] <= share * alone["sms"]
             assert found["given"] == [True, False]
+        with client(gpu.aside(busy=True)) as (pid, beside):
+            assert pid in gpu.daemon.clients()
+            assert beside["sms"] == found["sms"]
     finally:
         gpu.destroy(item.gi_id)

@@ -54,6 +54,20 @@ def test_a_process_is_told_our_daemon_its_limits_and_its_instance(gpu: MpsGpu, m
     }
 
 
+def test_what_computes_outside_instances_is_our_daemons_client_too(gpu: MpsGpu, mps: MpsStandIn) -> None:
+    alone = gpu.aside(busy=False)
+    assert gpu.daemon.is_running()
+    assert alone == {"CUDA_VISIBLE_DEVICES": mps.gpu_uuid, "CUDA_MPS_PIPE_DIRECTORY": str(mps.pipe)}
+    assert gpu.aside(busy=True) == {
+        **alone,
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "14",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=10240M",
+        "CUDA_MPS_CLIENT_PRIORITY": "1",
+    }
+    gpu.close()
+    assert not gpu.daemon.is_running()
+
+
 def test_who_has_all_of_the_gpu_has_all_of_its_memory(gpu: MpsGpu) -> None:
     environment = gpu.environment(made(gpu, "7m@0").uuid)
     assert environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from executor.errors import GpuError
 from migrator.config import RetrainingConfig, read_config
 from migrator.errors import ConfigError, LiveError
 from migrator.estimates import as_estimated
@@ -34,6 +35,7 @@ class Profilers(Site):
         self.writes: Found | str = prepared
         self.asked: list[Mapping[str, Any]] = []
         self.stopped: list[Asking] = []
+        self.environment: Mapping[str, str] = {}
         self.takes_long = False
 
     def begin_asking(
@@ -41,9 +43,9 @@ class Profilers(Site):
         function: str,  # noqa: ARG002
         asked: Sequence[Mapping[str, Any]],
         limit_s: float,
-        environment: Mapping[str, str],  # noqa: ARG002
+        environment: Mapping[str, str],
     ) -> Asking:
-        self.asked = list(asked)
+        self.asked, self.environment = list(asked), environment
         return Asking({str(number): self.folder for number in range(len(asked))}, limit_s)
 
     def answered(self, asking: Asking) -> list[Found | str] | None:
@@ -60,12 +62,37 @@ def models(site: Profilers, options: Sequence[Mapping[str, Any]] = ()) -> LiveMo
     tenants = [config.tenants[0].model_copy(update={"retraining": own}), config.tenants[1]]
     config = config.model_copy(update={"tenants": tenants})
     setting, traffic = assemble(config, "live-cpu.yaml")
-    return LiveModels(setting.config, setting.tenants, site, traffic.requests(config.windows * config.window_s), {}, {})
+    requests = traffic.requests(config.windows * config.window_s)
+    return LiveModels(setting.config, setting.tenants, site, requests, {}, aside)
+
+
+def aside(*, busy: bool) -> Mapping[str, str]:
+    return {"ASIDE": "beside instances" if busy else "alone"}
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Profilers:
     return Profilers(tmp_path)
+
+
+def test_profilers_keep_out_of_the_way_once_instances_serve(site: Profilers) -> None:
+    made = models(site)
+    assert site.environment == aside(busy=False)
+    site.writes = MEASURED
+    made.open(0)
+    assert site.environment == aside(busy=True)
+
+
+def test_where_profilers_cannot_compute_the_run_does_not_go_on(
+    site: Profilers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*, busy: bool) -> Mapping[str, str]:  # noqa: ARG001
+        raise GpuError("no daemon")
+
+    made = models(site)
+    monkeypatch.setattr(made, "_aside", gone)
+    with pytest.raises(LiveError, match="profilers cannot start: no daemon"):
+        made.open(0)
 
 
 def test_what_a_profiler_measured_is_what_plans_are_told(site: Profilers) -> None:
