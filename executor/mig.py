@@ -362,28 +362,8 @@ def _multisets(gpu: GpuModel, profile_names: tuple[str, ...], unavailable: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class Destroy:
-    """Destroy the GPU instance at ``placement``."""
-
-    placement: Placement
-
-    def __str__(self) -> str:
-        return f"destroy {self.placement}"
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create a GPU instance at ``placement``."""
-
-    placement: Placement
-
-    def __str__(self) -> str:
-        return f"create {self.placement}"
-
-
-@dataclass(frozen=True, slots=True)
 class Transition:
-    """How a GPU gets from one layout to another; made by :func:`transition`.
+    """How a GPU gets from one layout to another; made by :func:`transition`. It destroys first, then creates.
 
     Attributes:
         kept: In both layouts, by start; never touched.
@@ -394,11 +374,6 @@ class Transition:
     kept: tuple[Placement, ...]
     destroyed: tuple[Placement, ...]
     created: tuple[Placement, ...]
-
-    @property
-    def steps(self) -> tuple[Destroy | Create, ...]:
-        """The driver calls in order; empty where the layouts are equal."""
-        return (*map(Destroy, self.destroyed), *map(Create, self.created))
 
 
 def transition(before: Layout, after: Layout) -> Transition:
@@ -435,12 +410,6 @@ class OwnedTransition(Generic[OwnerT]):
     handed_over: tuple[HandOver[OwnerT], ...]
     destroyed: tuple[tuple[Placement, OwnerT], ...]
     created: tuple[tuple[Placement, OwnerT], ...]
-
-    @property
-    def steps(self) -> tuple[Destroy | Create, ...]:
-        """The driver calls in order; a hand-over needs none."""
-        destroys = (Destroy(placement) for placement, _ in self.destroyed)
-        return (*destroys, *(Create(placement) for placement, _ in self.created))
 
 
 def owned_transition(before: OwnedLayout[OwnerT], after: OwnedLayout[OwnerT]) -> OwnedTransition[OwnerT]:

@@ -25,7 +25,7 @@ from executor.errors import (
 )
 from executor.folders import FolderGpu
 from executor.gpu import Gpu, GpuInstance, PartialChangeError
-from executor.mig import Destroy, GpuModel, Layout, Placement, transition
+from executor.mig import GpuModel, Layout, Placement, transition
 from executor.mps import MpsGpu
 from executor.nvml import NvmlGpu
 from executor.sim import Faults, SimGpu
@@ -281,11 +281,11 @@ def layout_on(gpu: Gpu) -> Layout:
 def carry_out(gpu: Gpu, after: Layout) -> None:
     """The loop of every executor: ids are looked up, never predicted."""
     gi_id_at = {gpu_instance.placement: gpu_instance.gi_id for gpu_instance in gpu.instances()}
-    for step in transition(layout_on(gpu), after).steps:
-        if isinstance(step, Destroy):
-            gpu.destroy(gi_id_at[step.placement])
-        else:
-            gpu.create(step.placement)
+    change = transition(layout_on(gpu), after)
+    for placement in change.destroyed:
+        gpu.destroy(gi_id_at[placement])
+    for placement in change.created:
+        gpu.create(placement)
 
 
 def unused_gi_id(gpu: Gpu) -> int:

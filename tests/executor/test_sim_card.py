@@ -19,10 +19,10 @@ def test_what_one_process_made_stands_for_the_next_one_and_ids_do_not_depend_on_
     model, ids = gpu_model(name), []
     for place in ("one", "two"):
         made = []
-        for step in transition(model.layouts()[0], model.maximal_layouts()[-1]).steps:
+        for placement in transition(model.layouts()[0], model.maximal_layouts()[-1]).created:
             with SimCard(name, tmp_path / place) as card:
                 assert card.instances() == tuple(sorted(made, key=lambda item: item.placement.sort_key))
-                made.append(card.create(step.placement))
+                made.append(card.create(placement))
         ids.append([item.gi_id for item in made])
     assert ids[0] == ids[1]
     assert (card.model.title, card.model.profiles) == (f"{model.title}, simulated", model.profiles)
