@@ -10,7 +10,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Self
 
 from executor.errors import (
@@ -18,12 +17,10 @@ from executor.errors import (
     GpuError,
     InstanceNotFoundError,
     InsufficientResourcesError,
-    InvalidArgumentError,
     MigModeOffError,
     NoGpuError,
-    RetryableGpuError,
 )
-from executor.gpu import GpuInstance, PartialChangeError, UnsureChangeError
+from executor.gpu import GpuInstance, PartialChangeError, UnsureChangeError, own_placement
 from executor.mig import GpuModel, Placement
 from executor.processes import boot_id
 
@@ -152,12 +149,7 @@ class DriverGpu(ABC):
             PartialChangeError: Something stands all the same.
             UnsureChangeError: The driver does not say what stands.
         """
-        if placement not in self._own_placements:
-            raise InvalidArgumentError(
-                f"Unable to create a GPU instance on GPU {self.index:>2} using profile "
-                f"{placement.profile.gi_profile_id}: Invalid Argument ({self.model.name} has no placement {placement})"
-            )
-        own = self.model.placement(str(placement))
+        own = own_placement(self, placement)
         before = {item.gi_id for item in self.instances()}
         try:
             self._create(own)
@@ -189,7 +181,7 @@ class DriverGpu(ABC):
                 return  # the driver complained, and did it
             if left != before:
                 message = f"{error}; {left.placement} stands without its compute instance"
-                raise PartialChangeError(message, left, retry_after_s=_retry_after_s(error)) from error
+                raise PartialChangeError(message, left, retry_after_s=error.retry_after_s) from error
             raise
 
     def make_whole(self, gi_id: int) -> GpuInstance:
@@ -232,10 +224,6 @@ class DriverGpu(ABC):
     def _create_compute(self, gi_id: int) -> None:
         """Make the compute instance that takes the whole GPU instance."""
 
-    @cached_property
-    def _own_placements(self) -> frozenset[Placement]:
-        return frozenset(self.model.placements(self.model.profile_names))
-
     def _standing_after(self, what: str, *, accepted: bool = False) -> tuple[GpuInstance, ...]:
         """All GPU instances, after a change that may have been made; ``what`` says which."""
         try:
@@ -271,11 +259,7 @@ class DriverGpu(ABC):
             still = self._found_after(str(error), left.gi_id)
             if still is not None:
                 message = f"{error}; {placement} stands all the same, and cannot be taken away: {second}"
-                raise PartialChangeError(message, still, retry_after_s=_retry_after_s(error)) from error
-
-
-def _retry_after_s(error: GpuError) -> float | None:
-    return error.retry_after_s if isinstance(error, RetryableGpuError) else None
+                raise PartialChangeError(message, still, retry_after_s=error.retry_after_s) from error
 
 
 def no_such_gpu(index: int, n_gpus: int) -> NoGpuError:

@@ -55,7 +55,13 @@ class InvalidPlacementError(ExecutorError):
 
 
 class GpuError(ExecutorError):
-    """A GPU or its driver refused a call. Every one below is either retryable or permanent."""
+    """A GPU or its driver refused a call. Every one below is either retryable or permanent.
+
+    Attributes:
+        retry_after_s: Seconds to wait before the next attempt; ``None`` where no wait helps.
+    """
+
+    retry_after_s: float | None = None
 
 
 class RetryableGpuError(GpuError):
@@ -63,9 +69,9 @@ class RetryableGpuError(GpuError):
 
     Attributes:
         RETRY_AFTER_S: Seconds to wait before the next attempt, if the call says nothing else.
-        retry_after_s: Seconds to wait before the next attempt.
     """
 
+    retry_after_s: float
     RETRY_AFTER_S = 1.0  # destroying an instance on a loaded node takes about as long
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:

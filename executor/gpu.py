@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from executor.errors import RetryableGpuError
-from executor.mig import GpuModel, Placement
+from executor.errors import InvalidArgumentError, RetryableGpuError
+from executor.mig import GpuModel, Placement, Profile
 
 LOOK_EVERY_S = 1.0
 """Seconds from one question to a driver whether anything has changed to the next, for those who watch a GPU."""
@@ -150,3 +150,21 @@ class Gpu(Protocol):
 
         ``nvidia-smi -q -x``; ``nvmlDeviceGetComputeRunningProcesses``.
         """
+
+
+def unable_to_create(gpu: Gpu, profile: Profile) -> str:
+    """How a driver's refusal of a creation begins."""
+    return f"Unable to create a GPU instance on GPU {gpu.index:>2} using profile {profile.gi_profile_id}"
+
+
+def own_placement(gpu: Gpu, placement: Placement) -> Placement:
+    """With the GPU model's own profile: one of the same name on another model has other times and starts.
+
+    Raises:
+        InvalidArgumentError: The GPU model has no such placement.
+    """
+    for own in gpu.model.profiles:
+        if own == placement.profile and placement.start in own.starts:
+            return Placement(own, placement.start)
+    what = unable_to_create(gpu, placement.profile)
+    raise InvalidArgumentError(f"{what}: Invalid Argument ({gpu.model.name} has no placement {placement})")

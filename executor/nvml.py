@@ -28,7 +28,7 @@ from executor.errors import (
     NoGpuError,
     NoPermissionError,
 )
-from executor.gpu import GpuInstance
+from executor.gpu import GpuInstance, unable_to_create
 from executor.mig import GpuModel, Placement, Profile
 
 _Told = TypeVar("_Told")
@@ -208,8 +208,7 @@ class NvmlGpu(DriverGpu):
     def _create(self, placement: Placement) -> None:
         profile = placement.profile
         where = ctypes.byref(pynvml.c_nvmlGpuInstancePlacement_t(placement.start, profile.memory_slices))
-        what = f"Unable to create a GPU instance on GPU {self.index:>2} using profile {profile.gi_profile_id}"
-        with _driver(f"{what} ({placement})"):
+        with _driver(f"{unable_to_create(self, profile)} ({placement})"):
             gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(self._device, profile.gi_profile_id, where)
             pynvml.nvmlGpuInstanceCreateComputeInstance(gi, _whole_profile(gi, profile))
 

@@ -257,11 +257,6 @@ class _Task:
         return is_going and (is_one_of_few or self.placement.overlaps(other.placement))
 
 
-def _pause_s(error: GpuError) -> float | None:
-    """What tells refusals apart that are waited out differently."""
-    return error.retry_after_s if isinstance(error, RetryableGpuError) else None
-
-
 class Reconciler:
     """Brings a GPU to what it should be: what changes, in which order, and what is done about refusals."""
 
@@ -407,7 +402,7 @@ class Reconciler:
 
     def _refuse(self, task: _Task, error: GpuError) -> None:
         """Take note of a refusal: when the task is due again, if ever."""
-        is_alike = task.last is not None and _pause_s(task.last) == _pause_s(error)
+        is_alike = task.last is not None and task.last.retry_after_s == error.retry_after_s
         task.n_alike = task.n_alike + 1 if is_alike else 1
         task.n_refused, task.last = task.n_refused + 1, error
         if isinstance(error, PartialChangeError) and task.verb == "destroy":

@@ -22,8 +22,8 @@ from executor.errors import (
     InvalidArgumentError,
     RetryableGpuError,
 )
-from executor.gpu import GpuInstance, PartialChangeError
-from executor.mig import GpuModel, Placement, Profile
+from executor.gpu import GpuInstance, PartialChangeError, own_placement, unable_to_create
+from executor.mig import GpuModel, Placement
 
 _COMPUTE_INSTANCE = 0.1
 """A compute instance alone takes this share of its GPU instance's time; assumed, as in the stand-in for the driver."""
@@ -109,7 +109,7 @@ class SimGpu:
         self._instances: dict[int, GpuInstance] = {}
         self._clients: dict[int, set[str]] = {}
         self._refuses_until_s: dict[int, float] = {}
-        own = (replace(other, placement=self._own_placement(other.placement)) for other in others)
+        own = (replace(other, placement=own_placement(self, other.placement)) for other in others)
         self._to_come = sorted(own, key=lambda other: (other.from_s, other.placement.sort_key))
         self._others: dict[int, tuple[OthersInstance, int]] = {}
         self._next_pid = _FIRST_PID
@@ -135,8 +135,8 @@ class SimGpu:
             PartialChangeError: By a fault: it stands without its compute instance.
         """
         start_s = self._wait_for_driver()
-        own = self._own_placement(placement)
-        profile, what = own.profile, self._unable_to_create(own.profile)
+        own = own_placement(self, placement)
+        profile, what = own.profile, unable_to_create(self, own.profile)
         if (obstacle := self._obstacle(own)) is not None:
             raise InsufficientResourcesError(f"{what}: Insufficient Resources ({own}: {obstacle})")
         if self._is_hit(self._faults.error_share):
@@ -246,16 +246,6 @@ class SimGpu:
         self._driver_free_s = start_s + duration_s
         self._clock.sleep_until(self._driver_free_s)
 
-    def _own_placement(self, placement: Placement) -> Placement:
-        """With the GPU model's own profile: one of the same name on another model has other times and starts."""
-        for profile in self.model.profiles:
-            if profile == placement.profile and placement.start in profile.starts:
-                return Placement(profile, placement.start)
-        raise InvalidArgumentError(
-            f"{self._unable_to_create(placement.profile)}: Invalid Argument "
-            f"({self.model.name} has no placement {placement})"
-        )
-
     def _obstacle(self, placement: Placement) -> str | None:
         """Why there is no room for the placement; ``None`` if there is."""
         profile = placement.profile
@@ -326,9 +316,6 @@ class SimGpu:
         if is_in_use:
             return _refusal(InUseError, f"{prefix}: In use by another client", half)
         return _refusal(DriverError, f"{prefix}: Unknown Error", half)
-
-    def _unable_to_create(self, profile: Profile) -> str:
-        return f"Unable to create a GPU instance on GPU {self.index:>2} using profile {profile.gi_profile_id}"
 
     def _sorted(self) -> tuple[GpuInstance, ...]:
         return tuple(sorted(self._instances.values(), key=lambda gpu_instance: gpu_instance.placement.sort_key))
