@@ -68,10 +68,17 @@ class Intent:
 
 
 class Records:
-    """What the records of one GPU add up to: which instances are ours, and the layout that was asked for."""
+    """What the records of one GPU add up to: which instances are ours, and the layout that was asked for.
+
+    Attributes:
+        path: The file of the records.
+        boot: What the GPU's instances do not outlive, as :attr:`DriverGpu.boot` has it.
+        begun: The call that was begun last, while its outcome is unknown.
+        target: The placements of the layout that was last asked for, as text; ``None`` if none ever was.
+    """
 
     def __init__(self, path: Path, boot: str | None = None) -> None:
-        """Nothing so far; ``boot`` is what the GPU's instances do not outlive, as :attr:`DriverGpu.boot` has it."""
+        """Nothing so far."""
         self.path, self.boot = path, boot
         self._written_boot: str | None = None
         self._n_lines = 0
@@ -79,18 +86,8 @@ class Records:
         self._unproven: dict[int, tuple[str, str]] = {}
         self._vouched: set[int] = set()
         self._told: dict[int, tuple[str, str]] = {}
-        self._open: Intent | None = None
-        self._target: tuple[str, ...] | None = None
-
-    @property
-    def open_intent(self) -> Intent | None:
-        """The call that was begun last, while its outcome is unknown."""
-        return self._open
-
-    @property
-    def target(self) -> tuple[str, ...] | None:
-        """The placements of the layout that was last asked for, as text; ``None`` if none ever was."""
-        return self._target
+        self.begun: Intent | None = None
+        self.target: tuple[str, ...] | None = None
 
     def is_ours(self, instance: GpuInstance) -> bool:
         """Whether we made it: id, placement and UUID agree, or this controller has left it half."""
@@ -108,7 +105,7 @@ class Records:
         place, own = str(instance.placement), self._made.get(instance.gi_id)
         if own is not None and own[0] == place and not (own[1] and instance.is_whole):
             return True
-        begun = self._open
+        begun = self.begun
         # Another UUID at the id of what was to be destroyed is another instance.
         return begun is not None and begun.concerns(instance) and (begun.verb != "destroy" or not instance.is_whole)
 
@@ -138,31 +135,31 @@ class Records:
 
     def _take(self, record: Mapping[str, Any]) -> None:
         if "target" in record:
-            self._target = tuple(map(str, record["target"]))
+            self.target = tuple(map(str, record["target"]))
         elif "boot" in record:
             self._written_boot = str(record["boot"])
             self._forget_all()
         elif "intent" in record:
             gi_id = None if record["gi_id"] is None else int(record["gi_id"])
-            self._open = Intent(record["intent"], str(record["placement"]), gi_id, tuple(map(int, record["others"])))
+            self.begun = Intent(record["intent"], str(record["placement"]), gi_id, tuple(map(int, record["others"])))
         elif "stands" in record:
             self._made[int(record["stands"])] = (str(record["placement"]), str(record["uuid"]))
             self._unproven.pop(int(record["stands"]), None)
-            self._open = None
+            self.begun = None
         elif "unproven" in record:
             self._unproven[int(record["unproven"])] = (str(record["placement"]), str(record["uuid"]))
             self._made.pop(int(record["unproven"]), None)
-            self._open = None
+            self.begun = None
         elif "gone" in record:
             self._made.pop(int(record["gone"]), None)
             self._unproven.pop(int(record["gone"]), None)
-            self._open = None
+            self.begun = None
         elif record["nothing"]:
-            self._open = None
+            self.begun = None
 
     def _forget_all(self) -> None:
         """After a boot nothing is ours, whatever was begun before it."""
-        self._made, self._unproven, self._open = {}, {}, None
+        self._made, self._unproven, self.begun = {}, {}, None
 
 
 def in_doubt(instance: GpuInstance) -> str:
@@ -243,14 +240,14 @@ class Journal(Records):
     def aim(self, target: Layout) -> None:
         """Write which layout is asked for, before anything is done for it."""
         placements = tuple(map(str, target))
-        if placements != self._target:
+        if placements != self.target:
             self._write({"target": list(placements)})
-            self._target = placements
+            self.target = placements
 
     def begin(self, verb: Verb, placement: Placement, gi_id: int | None = None, others: Iterable[int] = ()) -> None:
         """Write that a call is about to be made."""
-        self._open, self._was_accepted = Intent(verb, str(placement), gi_id, tuple(others)), False
-        self._write(self._open.record)
+        self._was_accepted = False
+        self._add(Intent(verb, str(placement), gi_id, tuple(others)).record)
 
     def accepted(self) -> None:
         """The driver says that the call that was begun is done, but not what stands: this controller believes it."""
@@ -258,29 +255,22 @@ class Journal(Records):
 
     def stands(self, instance: GpuInstance) -> None:
         """Write that an instance of ours stands: made, repaired, adopted, or left half by a call that was refused."""
-        self._unproven.pop(instance.gi_id, None)
-        self._made[instance.gi_id] = _place_and_uuid(instance)
         self._vouched.add(instance.gi_id)
-        self._open = None
-        self._write(_record_of("stands", instance.gi_id, *_place_and_uuid(instance)))
+        self._add(_record_of("stands", instance.gi_id, *_place_and_uuid(instance)))
 
     def gone(self, gi_id: int) -> None:
         """Write that an instance of ours is there no more."""
-        self._made.pop(gi_id, None)
-        self._unproven.pop(gi_id, None)
         self._vouched.discard(gi_id)
-        self._open = None
-        self._write({"gone": gi_id})
+        self._add({"gone": gi_id})
 
     def nothing_done(self) -> None:
         """Write that the call that was begun has changed nothing."""
-        self._open = None
-        self._write({"nothing": True})
+        self._add({"nothing": True})
 
     @property
     def is_unsettled(self) -> bool:
         """Whether what is ours depends on what stands now: of a call whose outcome is open, or of a half instance."""
-        return self._open is not None or any(not uuid and g not in self._vouched for g, (_, uuid) in self._made.items())
+        return self.begun is not None or any(not uuid and g not in self._vouched for g, (_, uuid) in self._made.items())
 
     def settle(
         self, standing: Iterable[GpuInstance], is_left_alone: Callable[[GpuInstance], bool] = lambda _: False
@@ -292,7 +282,7 @@ class Journal(Records):
         down as not proven. What is gone, or is another's by now, is forgotten.
         """
         instances = {item.gi_id: item for item in standing}
-        begun = self._open
+        begun = self.begun
         of_begun = {item.gi_id for item in instances.values() if begun is not None and begun.concerns(item)}
         leads = [item for item in instances.values() if not self.is_ours(item) and self._is_of_call(item)]
         for item in sorted(leads, key=lambda item: item.gi_id not in of_begun):  # whichever is first closes the call
@@ -301,7 +291,7 @@ class Journal(Records):
                 self.stands(item)
             else:
                 self._doubt(item)
-        if self._open is not None:
+        if self.begun is not None:
             self.nothing_done()
         ids = {*self._made, *self._unproven}
         for gi_id in [g for g in ids if g not in instances or not self._is_known(instances[g])]:
@@ -318,20 +308,17 @@ class Journal(Records):
 
     def _doubt(self, instance: GpuInstance) -> None:
         """Write that it may be ours, and is not proven to be."""
-        self._made.pop(instance.gi_id, None)
         self._vouched.discard(instance.gi_id)
-        self._unproven[instance.gi_id] = _place_and_uuid(instance)
-        self._open = None
-        self._write(_record_of("unproven", instance.gi_id, *_place_and_uuid(instance)))
+        self._add(_record_of("unproven", instance.gi_id, *_place_and_uuid(instance)))
 
     def _shorten(self) -> None:
         """Begin a new file with what is so now, which takes the old one's place whole or not at all."""
         is_unsure = self.boot is None and self._written_boot is not None
         records: list[Mapping[str, Any]] = [{"boot": self._written_boot}] if is_unsure else []
-        records += [] if self._target is None else [{"target": list(self._target)}]
+        records += [] if self.target is None else [{"target": list(self.target)}]
         records += [_record_of("stands", gi_id, *of) for gi_id, of in self._made.items()]
         records += [_record_of("unproven", gi_id, *of) for gi_id, of in self._unproven.items()]
-        records += [] if self._open is None else [self._open.record]
+        records += [] if self.begun is None else [self.begun.record]
         new = self.path.with_name(f"{self.path.name}.new")
         new.unlink(missing_ok=True)
         old, self._file = self._file, _opened(new)
@@ -346,6 +333,11 @@ class Journal(Records):
             raise
         finally:
             old.close()
+
+    def _add(self, record: Mapping[str, Any]) -> None:
+        """Take the record, and write it."""
+        self._take(record)
+        self._write(record)
 
     def _write(self, *records: Mapping[str, Any]) -> None:
         """Append the records and wait until they are on the disk.
@@ -380,7 +372,7 @@ class Remembered(Journal):
         Records.__init__(self, Path(os.devnull) if known is None else known.path)
         self._was_accepted = False
         if known is not None:
-            self.boot, self._open, self._target = known.boot, known._open, known._target
+            self.boot, self.begun, self.target = known.boot, known.begun, known.target
             self._made, self._unproven = dict(known._made), dict(known._unproven)
 
     def close(self) -> None:

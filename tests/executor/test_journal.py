@@ -73,7 +73,7 @@ def test_half_an_instance_where_a_call_was_cut_off_is_ours_if_it_is_left_alone(p
         assert not journal.is_ours(HALF)
         assert journal.is_perhaps_ours(HALF)
         journal.settle([HALF], lambda _: True)
-        assert (journal.is_ours(HALF), journal.open_intent, journal.untold()) == (True, None, [])
+        assert (journal.is_ours(HALF), journal.begun, journal.untold()) == (True, None, [])
 
 
 @pytest.mark.parametrize("verb", ["create", "destroy", "repair"])
@@ -149,9 +149,9 @@ def test_after_another_boot_nothing_is_ours_and_nothing_may_be(path: Path, verb:
     cut_off(path, verb)
     with Journal(path, "another boot") as journal:
         for records in (recorded(path, "another boot"), journal):
-            assert records.open_intent is None
+            assert records.begun is None
             assert not any(records.is_ours(item) or records.is_perhaps_ours(item) for item in (HALF, MADE))
-    assert recorded(path, "a boot").open_intent is not None
+    assert recorded(path, "a boot").begun is not None
 
 
 def test_a_controller_of_another_boot_begins_anew_and_remembers_the_layout(path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_file_that_is_not_ours_is_refused_with_its_line(path: Path, line: str)
 
 
 def whats_in(records: Records) -> tuple[object, ...]:
-    return records.target, records.open_intent, dict(records._made), dict(records._unproven), records._written_boot
+    return records.target, records.begun, dict(records._made), dict(records._unproven), records._written_boot
 
 
 def some_lines(path: Path) -> bytes:
@@ -277,7 +277,7 @@ def test_a_second_controller_is_refused_until_the_first_has_left(path: Path) -> 
     with Journal(path), pytest.raises(OtherControllerError, match=f"one at a time: process {os.getpid()} "):
         Journal(path)
     with Journal(path) as journal:
-        assert journal.open_intent is None
+        assert journal.begun is None
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_layout_is_asked_for_without_closing_what_was_begun(path: Path) -> Non
         journal.begin("create", PLACEMENT)
         journal.aim(Layout((PLACEMENT,)))
     with Journal(path) as journal:
-        assert journal.open_intent is not None
+        assert journal.begun is not None
 
 
 def test_whoever_only_looks_needs_no_lock_and_writes_nothing(path: Path) -> None:
@@ -394,7 +394,7 @@ def test_a_long_file_is_shortened_and_holds_the_same(
         assert len(path.read_bytes()) < length / 9
         assert journal.is_perhaps_ours(doubtful)
         assert journal.is_ours(MADE)
-        assert (journal.target, journal.open_intent) == (
+        assert (journal.target, journal.begun) == (
             (str(PLACEMENT),),
             Intent("destroy", str(PLACEMENT), MADE.gi_id),
         )

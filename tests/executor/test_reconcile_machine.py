@@ -383,8 +383,8 @@ class Happenings(RuleBasedStateMachine):
         if hasattr(self, "journal"):
             self.journal.close()
         self.journal = Journal(self.path, self.world.boot)
-        if self.journal.open_intent is not None:
-            self.cut_off.add(self.journal.open_intent.placement)
+        if self.journal.begun is not None:
+            self.cut_off.add(self.journal.begun.placement)
 
     def settle(self) -> None:
         self.reconciler = Reconciler(self.world.gpu, self.journal, self.world.clock, QUICK)
@@ -482,7 +482,7 @@ class Happenings(RuleBasedStateMachine):
             return
         before = {placement for placement, _ in self.of_boots_before} if not standing else set()
         inviting = [placement for placement in free if str(placement) in self.cut_off or placement in before]
-        begun, seen_half = self.journal.open_intent, self.journal._vouched
+        begun, seen_half = self.journal.begun, self.journal._vouched
         inviting = [place for place in free if begun is not None and str(place) == begun.placement] or inviting
         placement = data.draw(st.sampled_from(inviting or free) | st.sampled_from(free), label="theirs")
         known = {*self.journal._made, *([] if begun is None or not begun.gi_id else [begun.gi_id])}
@@ -523,7 +523,7 @@ class Happenings(RuleBasedStateMachine):
 
     def idle(self) -> set[GpuInstance]:
         """Ours that may be taken from us; not in the moment after the driver has called it made and shown nothing."""
-        begun = self.journal.open_intent if self.journal._was_accepted else None
+        begun = self.journal.begun if self.journal._was_accepted else None
         idle = {item for item in self.ours() if item.gi_id not in self.busy}
         return {item for item in idle if begun is None or not begun.concerns(item)}
 
