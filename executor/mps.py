@@ -60,11 +60,13 @@ class MpsGpu(FolderGpu):
     Attributes:
         uuid: Of this cut of the GPU, so that its records are not those of MIG instances on it.
         files: Plain ones, which outlive a reboot, too.
+        turns_by: Its daemon serves all processes.
         cut: How the GPU is cut.
         daemon: Through which the instances' processes compute.
     """
 
     backend = "mps"
+    turns_by = "MPS"
     kept_as = "MPS shares"
     uuid_prefix = "MIG-MPS-"
 
@@ -86,11 +88,6 @@ class MpsGpu(FolderGpu):
         base = state.resolve() / f"mps-{own}"
         self.folder, self.files = base / "shares", Files()
         self.daemon = Daemon(base, facts.uuid, beside_others=beside_others)
-
-    @property
-    def turns_by(self) -> str:
-        """Its daemon serves all processes."""
-        return "MPS"
 
     @property
     def label(self) -> str:

@@ -58,26 +58,20 @@ def duty_shares(state: Path, name: str, proc: Path = PROC) -> DutyShares:
 
 
 class DutyShares(Shares):
-    """Shares as plain folders, whose limits a governor keeps."""
+    """Shares as plain folders, whose limits a governor keeps.
+
+    Attributes:
+        way: By a duty cycle, and how long it is.
+        period_s: As long as a burst.
+    """
+
+    way = f"duty cycle, within {_BURST_S * 1000:g} ms"
+    period_s = _BURST_S
+    is_coarse = True
 
     def __init__(self, folder: Path, files: Files) -> None:
         super().__init__(folder, files)
         self._governor: subprocess.Popen[bytes] | None = None
-
-    @property
-    def way(self) -> str:
-        """By a duty cycle, and how long it is."""
-        return f"duty cycle, within {self.period_s * 1000:g} ms"
-
-    @property
-    def period_s(self) -> float:
-        """As long as a burst."""
-        return _BURST_S
-
-    @property
-    def is_coarse(self) -> bool:
-        """It is."""
-        return True
 
     def prepare(self) -> None:
         """Make the folder; whatever an earlier boot has left goes."""
@@ -234,7 +228,8 @@ class Governor:
             cores = shares.limit_of(name)
             if cores is None:
                 continue
-            pids = [pid for inner in self._inner(name) for pid in shares.pids(inner)]
+            share = self._folder / name
+            pids = [pid for inner in shares.files.folders(share) for pid in shares.pids(share / inner)]
             bucket = self._buckets.pop(name, None) or Bucket(cores)
             bucket.cores = cores
             known = {pid: bucket.used_s[pid] if pid in bucket.used_s else _used_or_none(pid) for pid in pids}
@@ -244,9 +239,6 @@ class Governor:
             buckets[name] = bucket
         self.release()  # what is left of the old ones: shares that are gone
         self._buckets = buckets
-
-    def _inner(self, name: str) -> list[Path]:
-        return [self._folder / name / inner for inner in Files().folders(self._folder / name)]
 
     def step(self, passed_s: float) -> None:
         """Stop processes that have used up their share, and continue those that may run again."""

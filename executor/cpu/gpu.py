@@ -66,6 +66,7 @@ class CpuGpu(FolderGpu):
 
     Attributes:
         uuid: Of this cut of the CPU, for this state folder; not of the machine.
+        turns_by: The kernel schedules them as all others.
         cut: How the CPU is cut.
         shares: Where the shares are.
         why_not: Why better ways to have shares do not work here.
@@ -73,6 +74,7 @@ class CpuGpu(FolderGpu):
 
     backend = "cpu"
     is_entered_warm = True
+    turns_by = "the kernel's scheduler"
     kept_as = "shares of the CPU"
     uuid_prefix = "MIG-CPU-"
 
@@ -96,11 +98,6 @@ class CpuGpu(FolderGpu):
     def boot(self) -> str | None:
         """The machine's where the shares are control groups, which are the kernel's alone."""
         return super().boot if self.shares.is_coarse else boot_id()
-
-    @property
-    def turns_by(self) -> str:
-        """The kernel schedules them as all others."""
-        return "the kernel's scheduler"
 
     @property
     def label(self) -> str:

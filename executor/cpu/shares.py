@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 from executor.cuts import PERIOD_S
 from executor.folders import Files
@@ -30,25 +31,17 @@ class Shares(ABC):
     Attributes:
         folder: Where they are; ours alone.
         files: How it is changed.
+        way: How limits are kept, for people.
+        period_s: Length of one throttling period. An SLO should be at least 20 periods.
+        is_coarse: Whether shares hold over seconds only, and not over each period.
     """
+
+    way: ClassVar[str]
+    period_s: ClassVar[float]
+    is_coarse: ClassVar[bool] = False
 
     def __init__(self, folder: Path, files: Files) -> None:
         self.folder, self.files = folder, files
-
-    @property
-    @abstractmethod
-    def way(self) -> str:
-        """How limits are kept, for people."""
-
-    @property
-    @abstractmethod
-    def period_s(self) -> float:
-        """Length of one throttling period. An SLO should be at least 20 periods."""
-
-    @property
-    def is_coarse(self) -> bool:
-        """Whether shares hold over seconds only, and not over each period."""
-        return False
 
     @abstractmethod
     def prepare(self) -> None:
@@ -108,27 +101,22 @@ class Shares(ABC):
 
 
 _PERIOD_US = round(PERIOD_S * 1e6)
+_QUOTA = f"a quota each {PERIOD_S * 1000:g} ms"
 _GONE_WITHIN_S = 1.0
 """A process that was waited for may still be in its group for a moment."""
 
 
 class CgroupShares(Shares):
-    """Shares as control groups."""
+    """Shares as control groups.
 
-    @property
-    @abstractmethod
-    def version(self) -> int:
-        """Of the control groups: 1 or 2."""
+    Attributes:
+        version: Of the control groups: 1 or 2.
+        way: Which version, and how often its quota is counted anew.
+        period_s: The quota's.
+    """
 
-    @property
-    def way(self) -> str:
-        """Which version of control groups."""
-        return f"control groups v{self.version}, a quota each {self.period_s * 1000:g} ms"
-
-    @property
-    def period_s(self) -> float:
-        """The quota's."""
-        return PERIOD_S
+    version: ClassVar[int]
+    period_s = PERIOD_S
 
     def enter(self, folder: Path, pid: int) -> None:
         """Move the process, with all its threads."""
@@ -143,6 +131,7 @@ class SharesV1(CgroupShares):
     """Shares as groups of version 1's ``cpu`` controller."""
 
     version = 1
+    way = f"control groups v1, {_QUOTA}"
 
     def prepare(self) -> None:
         """Make the group, and let it go before all others that press: its limits leave them the rest."""
@@ -167,6 +156,7 @@ class SharesV2(CgroupShares):
     """Shares as groups of version 2."""
 
     version = 2
+    way = f"control groups v2, {_QUOTA}"
 
     def prepare(self) -> None:
         """Make the group, let it hand on the controller, and let it go before all others that press."""
