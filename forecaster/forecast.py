@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 QUANTILE_LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-"""The quantiles that every forecaster gives."""
+"""The quantiles that every forecaster gives, ascending; each has its opposite."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,12 @@ class Forecast:
     Attributes:
         method: The forecaster's name.
         mean_rps: Expected requests a second, ``(H, n)``.
-        quantile_levels: Ascending, ``(Q,)``.
-        quantiles_rps: ``(Q, H, n)``, ascending along Q.
+        quantiles_rps: At :data:`QUANTILE_LEVELS`, ``(Q, H, n)``, ascending along Q.
         paths_rps: Sample paths, ``(n_paths, H, n)``; each is one way the window may go.
     """
 
     method: str
     mean_rps: FloatArray
-    quantile_levels: tuple[float, ...]
     quantiles_rps: FloatArray
     paths_rps: FloatArray
 
@@ -36,7 +34,7 @@ class Forecast:
         horizon_shape = self.mean_rps.shape
         shapes_fit = (
             self.mean_rps.ndim == 2
-            and self.quantiles_rps.shape == (len(self.quantile_levels), *horizon_shape)
+            and self.quantiles_rps.shape == (len(QUANTILE_LEVELS), *horizon_shape)
             and self.paths_rps.ndim == 3
             and self.paths_rps.shape[1:] == horizon_shape
         )

@@ -409,7 +409,6 @@ class Learned:
         return Forecast(
             method=self.name,
             mean_rps=outcomes.mean(axis=0),
-            quantile_levels=QUANTILE_LEVELS,
             quantiles_rps=np.maximum.accumulate(levels, axis=0),
             paths_rps=np.stack([outcomes[own, :, tenant] for tenant, own in enumerate(drawn)], axis=-1),
         )

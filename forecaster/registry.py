@@ -73,7 +73,6 @@ def known(rates_rps: FloatArray) -> Forecast:
     return Forecast(
         method=HINDSIGHT,
         mean_rps=rates,
-        quantile_levels=QUANTILE_LEVELS,
         quantiles_rps=rates[None].repeat(len(QUANTILE_LEVELS), axis=0),
         paths_rps=rates[None],
     )

@@ -27,7 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from forecaster.forecast import FloatArray, Forecaster
+from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecaster
+
+BANDS = tuple(round(1 - 2 * level, 9) for level in QUANTILE_LEVELS if level < 0.5)
+"""The bands that the quantiles of forecasts make, widest first: 0.9 is the one from 5 to 95 %."""
 
 LEADS_S = (1, 5, 10, 30, 60, 200)
 """Seconds after the origin at which forecasts are judged."""
@@ -46,7 +49,6 @@ class Trials:
         origins: The step in which each forecast begins, ascending, ``(k,)``.
         came_rps: ``(k, H, n)``.
         mean_rps: ``(k, H, n)``.
-        quantile_levels: Ascending, ``(Q,)``.
         quantiles_rps: ``(k, Q, H, n)``.
         total_quantiles_rps: Of the mean rate over the window, from the sample paths, ``(k, Q, n)``.
         took_s: Seconds that each forecast took, ``(k,)``.
@@ -56,7 +58,6 @@ class Trials:
     origins: NDArray[np.int64]
     came_rps: FloatArray
     mean_rps: FloatArray
-    quantile_levels: tuple[float, ...]
     quantiles_rps: FloatArray
     total_quantiles_rps: FloatArray
     took_s: FloatArray
@@ -91,7 +92,7 @@ class ForecastScore:
         mae_rps: Mean of |forecast − came|.
         wape: Σ |forecast − came| / Σ came; ``None`` where nothing came.
         pinball_rps: Mean over quantile levels and values.
-        within: By band (0.9 is the one from 5 to 95 %), how many of a block's values lay in it, and how many there
+        within: By band, how many of a block's values lay in it, and how many there
             were, ``(2, n_blocks)``.
     """
 
@@ -113,7 +114,7 @@ class Pooled:
         wape: ``None`` where nothing came in one of the series.
         pinball_rps: Mean over quantile levels and values.
         relative_pinball: The pinball loss over the mean of what came; ``None`` where nothing came in one of the series.
-        coverage: By band, widest first, the share of values in it; bands that all series have.
+        coverage: By band, widest first, the share of values in it.
     """
 
     mae_rps: float
@@ -161,14 +162,14 @@ def rolling(
         forecasts.append(forecaster.forecast(history, n_steps, n_paths, rng))
         took_s.append(clock() - begun_s)
         on_trial()
-    levels = forecasts[0].quantile_levels
     return Trials(
         origins=origins,
         came_rps=np.stack([rates_rps[origin : origin + n_steps] for origin in origins.tolist()]),
         mean_rps=np.stack([one.mean_rps for one in forecasts]),
-        quantile_levels=levels,
         quantiles_rps=np.stack([one.quantiles_rps for one in forecasts]),
-        total_quantiles_rps=np.stack([np.quantile(one.paths_rps.mean(axis=1), levels, axis=0) for one in forecasts]),
+        total_quantiles_rps=np.stack(
+            [np.quantile(one.paths_rps.mean(axis=1), QUANTILE_LEVELS, axis=0) for one in forecasts]
+        ),
         took_s=np.array(took_s),
         methods=tuple(one.method for one in forecasts),
     )
@@ -197,12 +198,6 @@ def score_of_total(trials: Trials) -> ForecastScore:
     return _score(trials, trials.came_rps.mean(axis=1), trials.mean_rps.mean(axis=1), total_quantiles)
 
 
-def bands_of(levels: Sequence[float]) -> tuple[float, ...]:
-    """The bands that quantile levels make, widest first: 0.9 for 0.05 and 0.95."""
-    known = {round(level, 9) for level in levels}
-    return tuple(round(1 - 2 * level, 9) for level in sorted(known) if level < 0.5 and round(1 - level, 9) in known)
-
-
 def pooled(scores: Sequence[ForecastScore]) -> Pooled:
     """The scores as figures: means over series, and coverages with intervals."""
     relative = [one.pinball_rps / one.came_rps if one.came_rps > 0 else None for one in scores]
@@ -212,11 +207,7 @@ def pooled(scores: Sequence[ForecastScore]) -> Pooled:
         wape=_mean([one.wape for one in scores]),
         pinball_rps=float(np.mean([one.pinball_rps for one in scores])),
         relative_pinball=_mean(relative),
-        coverage={
-            band: _coverage([one.within[band] for one in scores])
-            for band in scores[0].within
-            if all(band in one.within for one in scores)
-        },
+        coverage={band: _coverage([one.within[band] for one in scores]) for band in BANDS},
     )
 
 
@@ -243,7 +234,7 @@ def _coverage(within: Sequence[NDArray[np.int64]]) -> Share:
 def _score(trials: Trials, came: FloatArray, mean: FloatArray, quantiles: FloatArray) -> ForecastScore:
     """Of values that came and their forecasts, ``(k, …)``, quantiles ``(Q, k, …)``."""
     errors, below = mean - came, came - quantiles
-    weights = np.array(trials.quantile_levels).reshape(-1, *[1] * came.ndim)
+    weights = np.array(QUANTILE_LEVELS).reshape(-1, *[1] * came.ndim)
     absolute, total = np.abs(errors), float(came.sum())
     return ForecastScore(
         came_rps=float(came.mean()),
@@ -256,13 +247,11 @@ def _score(trials: Trials, came: FloatArray, mean: FloatArray, quantiles: FloatA
 
 
 def _within(trials: Trials, came: FloatArray, quantiles: FloatArray) -> dict[float, NDArray[np.int64]]:
-    levels = [round(level, 9) for level in trials.quantile_levels]
     blocks = np.unique((trials.origins - trials.origins[0]) // trials.n_steps, return_inverse=True)[1]
     per_trial = came[0].size
     found = {}
-    for band in bands_of(levels):
-        low, high = (quantiles[levels.index(round(level, 9))] for level in ((1 - band) / 2, (1 + band) / 2))
-        inside = ((low <= came) & (came <= high)).reshape(len(came), -1).sum(axis=1)
+    for place, band in enumerate(BANDS):
+        inside = ((quantiles[place] <= came) & (came <= quantiles[-1 - place])).reshape(len(came), -1).sum(axis=1)
         hits = np.bincount(blocks, weights=inside).astype(np.int64)
         found[band] = np.stack([hits, np.bincount(blocks) * per_trial])
     return found

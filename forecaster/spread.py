@@ -79,7 +79,6 @@ def forecast_from_errors(
     return Forecast(
         method=method,
         mean_rps=np.where(is_cut, outcomes_rps.mean(axis=0), point_rps),
-        quantile_levels=QUANTILE_LEVELS,
         quantiles_rps=_quantiles(outcomes_rps),
         paths_rps=outcomes_rps[drawn],
     )
@@ -126,7 +125,6 @@ def forecast_from_bands(
     return Forecast(
         method=method,
         mean_rps=outcomes_rps.mean(axis=0),
-        quantile_levels=QUANTILE_LEVELS,
         quantiles_rps=widened(bands_rps[[LEVELS.index(one) for one in QUANTILE_LEVELS]], _quantiles(outcomes_rps)),
         paths_rps=outcomes_rps[_drawn(n_origins, n_paths, rng)],
     )

@@ -139,8 +139,8 @@ MOST_ORIGINS = 300
 _LEAST_STRIDE = 10
 """Without a stride given, a window's length holds no more origins than these."""
 
-_WANTED_BAND = 0.8
-"""The band that tables show where forecasts have it; else their widest."""
+SHOWN_BAND = 0.8
+"""The band that tables and plots show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +235,6 @@ def scored(evaluations: Sequence[Evaluation]) -> dict[str, Scored]:
             took_s=float(np.median(np.concatenate([trials.took_s for trials in own]))),
         )
     return found
-
-
-def shown_band(found: Mapping[str, Scored]) -> float | None:
-    """The band that tables and plots show: 80 % where every method has it, else the widest that all have."""
-    bands = [own.overall.coverage for own in found.values()]
-    shared = [band for band in bands[0] if all(band in others for others in bands)]
-    return _WANTED_BAND if _WANTED_BAND in shared else next(iter(shared), None)
 
 
 @dataclass(frozen=True)

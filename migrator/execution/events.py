@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from executor.journal import Verb
 from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Call
-from forecaster.forecast import Forecast
+from forecaster.forecast import QUANTILE_LEVELS, Forecast
 from migrator import __version__
 from migrator.assumed import assumed_in
 from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
@@ -194,11 +194,10 @@ def measured(setting: Setting, opening: Opening, at_s: float) -> records.Measure
 
 
 def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records.Forecast:
-    low, high = 0, len(forecast.quantile_levels) - 1
     return records.Forecast(
         method=forecast.method,
-        low_level=forecast.quantile_levels[low],
-        high_level=forecast.quantile_levels[high],
+        low_level=QUANTILE_LEVELS[0],
+        high_level=QUANTILE_LEVELS[-1],
         tenants={
             tenant.name: records.TenantForecast(
                 accuracy_before=opening.accuracies[index],
@@ -206,8 +205,8 @@ def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records
                 accuracy_after=None if setting.config.is_live else tenant.accuracy_in(opening.window).after,
                 estimate=_estimated(setting, tenant, opening, index),
                 mean_rps=_rates(forecast.mean_rps[:, index]),
-                low_rps=_rates(forecast.quantiles_rps[low, :, index]),
-                high_rps=_rates(forecast.quantiles_rps[high, :, index]),
+                low_rps=_rates(forecast.quantiles_rps[0, :, index]),
+                high_rps=_rates(forecast.quantiles_rps[-1, :, index]),
             )
             for index, tenant in enumerate(setting.tenants)
         },

@@ -212,7 +212,6 @@ def _followed_by(rates_rps: FloatArray, beyond: Forecast) -> Forecast:
     return Forecast(
         method=f"{HINDSIGHT}, then {beyond.method}",
         mean_rps=np.concatenate([rates_rps, beyond.mean_rps]),
-        quantile_levels=beyond.quantile_levels,
         quantiles_rps=joined(beyond.quantiles_rps),
         paths_rps=joined(beyond.paths_rps),
     )
@@ -264,7 +263,6 @@ def forecast_from(forecast: Forecast, step: int) -> Forecast:
     return Forecast(
         method=forecast.method,
         mean_rps=forecast.mean_rps[step:].copy(),
-        quantile_levels=forecast.quantile_levels,
         quantiles_rps=forecast.quantiles_rps[:, step:].copy(),
         paths_rps=forecast.paths_rps[:, step:].copy(),
     )

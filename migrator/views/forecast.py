@@ -13,11 +13,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from forecaster.forecast import FloatArray, Forecast
+from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
 from forecaster.neural import Check, FittedOn
-from forecaster.scores import Pooled, Share, bands_of
+from forecaster.scores import BANDS, Pooled, Share
 from migrator.console import escape
-from migrator.evaluation import Evaluation, Scored, scored, shown_band
+from migrator.evaluation import SHOWN_BAND, Evaluation, Scored, scored
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import TENANTS, VALUES
 from migrator.views.strips import TimeScale, sparkline
@@ -77,13 +77,12 @@ def _tenants(names: Sequence[str]) -> str:
 
 def _print_tables(found: Mapping[str, Scored], console: Console) -> None:
     if found:
-        band = shown_band(found)
-        console.print(_overall_table(found, band))
-        for table in _lead_tables(found, band):
+        console.print(_overall_table(found))
+        for table in _lead_tables(found):
             console.print(table)
 
 
-def _overall_table(found: Mapping[str, Scored], band: float | None) -> Table:
+def _overall_table(found: Mapping[str, Scored]) -> Table:
     each = found.values()
     columns = [("MAE\n/s", _cells([own.overall.mae_rps for own in each], "{:.3g}"))]
     for wape, pinball, scores in (
@@ -92,25 +91,23 @@ def _overall_table(found: Mapping[str, Scored], band: float | None) -> Table:
     ):
         columns.append((wape, _cells([None if one.wape is None else 100 * one.wape for one in scores], "{:.1f}")))
         columns.append((pinball, _cells([one.relative_pinball for one in scores], "{:.4f}", is_least_best=True)))
-        if band is not None:
-            columns.append((f"within {100 * band:.0f} %", [_share(one.coverage[band]) for one in scores]))
+        columns.append((f"within {100 * SHOWN_BAND:.0f} %", [_share(one.coverage[SHOWN_BAND]) for one in scores]))
     columns.append(("ms", _cells([1000 * own.took_s for own in each], "{:.1f}")))
     return methods_table("method", found, columns)
 
 
-def _lead_tables(found: Mapping[str, Scored], band: float | None) -> Iterator[Table]:
+def _lead_tables(found: Mapping[str, Scored]) -> Iterator[Table]:
     by_lead = {lead: [own.leads[lead] for own in found.values()] for lead in next(iter(found.values())).leads}
     pinball = [
         (f"{lead} s", _cells([one.relative_pinball for one in scores], "{:.3f}", is_least_best=True))
         for lead, scores in by_lead.items()
     ]
     yield methods_table("pinball / mean rate at lead", found, pinball)
-    if band is not None:
-        covered = [
-            (f"{lead} s", _cells([100 * one.coverage[band].value for one in scores], "{:.1f}"))
-            for lead, scores in by_lead.items()
-        ]
-        yield methods_table(f"within the {100 * band:.0f} % band, %, at lead", found, covered)
+    covered = [
+        (f"{lead} s", _cells([100 * one.coverage[SHOWN_BAND].value for one in scores], "{:.1f}"))
+        for lead, scores in by_lead.items()
+    ]
+    yield methods_table(f"within the {100 * SHOWN_BAND:.0f} % band, %, at lead", found, covered)
 
 
 def methods_table(title: str, methods: Iterable[str], columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
@@ -228,16 +225,13 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
     figure = make_subplots(rows=len(groups), cols=3, subplot_titles=titles, column_widths=[0.4, 0.4, 0.2])
     names = list(dict.fromkeys(name for found in groups.values() for name in found))
     for row, found in enumerate(groups.values(), start=1):
-        band = shown_band(found)
         for name, own in found.items():
             look = {"color": VALUES[names.index(name) % len(VALUES)]}
             shared = {"name": escape_html(name), "legendgroup": name, "row": row, "marker": look}
             leads = list(own.leads)
             losses = [own.leads[lead].relative_pinball for lead in leads]
             figure.add_scatter(x=leads, y=losses, col=1, mode="lines+markers", line=look, showlegend=row == 1, **shared)
-            if band is None:
-                continue
-            covered = [own.leads[lead].coverage[band] for lead in leads]
+            covered = [own.leads[lead].coverage[SHOWN_BAND] for lead in leads]
             figure.add_scatter(
                 x=leads,
                 y=[100 * share.value for share in covered],
@@ -248,7 +242,7 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
                 showlegend=False,
                 **shared,
             )
-            total = own.total.coverage[band]
+            total = own.total.coverage[SHOWN_BAND]
             figure.add_bar(
                 x=[escape_html(name)],
                 y=[100 * total.value],
@@ -257,10 +251,9 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
                 showlegend=False,
                 **shared,
             )
-        if band is not None:
-            for column in (2, 3):
-                figure.add_hline(y=100 * band, row=row, col=column, line={"color": _GREY, "dash": "dot"})
-                figure.update_yaxes(range=[0, 102], row=row, col=column)
+        for column in (2, 3):
+            figure.add_hline(y=100 * SHOWN_BAND, row=row, col=column, line={"color": _GREY, "dash": "dot"})
+            figure.update_yaxes(range=[0, 102], row=row, col=column)
     figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=1)
     figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=2)
     figure.update_yaxes(rangemode="tozero", col=1)
@@ -343,13 +336,12 @@ class ShownForecast:
     def band(self) -> tuple[float, FloatArray, FloatArray]:
         """The widest band: its share, its lower and its upper end, ``(H, n)`` each."""
         quantiles = self.forecast.quantiles_rps
-        return bands_of(self.forecast.quantile_levels)[0], quantiles[0], quantiles[-1]
+        return BANDS[0], quantiles[0], quantiles[-1]
 
     def total(self, tenant: int) -> tuple[float, float, float, float]:
         """Requests of the window: expected, both ends of the paths' widest band, and what came."""
         paths = self.forecast.paths_rps[:, :, tenant].sum(axis=1) * self.step_s
-        levels = self.forecast.quantile_levels
-        low, high = np.quantile(paths, [levels[0], levels[-1]]).tolist()
+        low, high = np.quantile(paths, [QUANTILE_LEVELS[0], QUANTILE_LEVELS[-1]]).tolist()
         expected = float(self.forecast.mean_rps[:, tenant].sum() * self.step_s)
         return expected, low, high, float(self.came_rps[:, tenant].sum() * self.step_s)
 
@@ -401,7 +393,7 @@ def shown_to_json(shown: ShownForecast) -> Json:
         expected, low, high, came = shown.total(index)
         levels = {
             f"{level:g}": rounded(own[:, index])
-            for level, own in zip(forecast.quantile_levels, forecast.quantiles_rps, strict=True)
+            for level, own in zip(QUANTILE_LEVELS, forecast.quantiles_rps, strict=True)
         }
         tenants[name] = {
             "before_rps": rounded(shown.past_rps[:, index]),

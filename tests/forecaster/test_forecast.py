@@ -9,11 +9,11 @@ from forecaster.forecast import Forecast
 
 
 def forecast_shaped(mean: tuple[int, ...], quantiles: tuple[int, ...], paths: tuple[int, ...]) -> Forecast:
-    return Forecast("m", np.zeros(mean), (0.1, 0.9), np.zeros(quantiles), np.zeros(paths))
+    return Forecast("m", np.zeros(mean), np.zeros(quantiles), np.zeros(paths))
 
 
 def test_arrays_are_read_only() -> None:
-    forecast = forecast_shaped((4, 3), (2, 4, 3), (7, 4, 3))
+    forecast = forecast_shaped((4, 3), (7, 4, 3), (9, 4, 3))
     arrays = (forecast.mean_rps, forecast.quantiles_rps, forecast.paths_rps)
     assert not any(array.flags.writeable for array in arrays)
 
@@ -21,10 +21,10 @@ def test_arrays_are_read_only() -> None:
 @pytest.mark.parametrize(
     ("mean", "quantiles", "paths"),
     [
-        ((4,), (2, 4), (7, 4)),
-        ((4, 3), (3, 4, 3), (7, 4, 3)),
-        ((4, 3), (2, 4, 3), (7, 3, 4)),
-        ((4, 3), (2, 4, 3), (4, 3)),
+        ((4,), (7, 4), (9, 4)),
+        ((4, 3), (2, 4, 3), (9, 4, 3)),
+        ((4, 3), (7, 4, 3), (9, 3, 4)),
+        ((4, 3), (7, 4, 3), (4, 3)),
     ],
 )
 def test_shapes_that_differ_are_refused(

@@ -7,13 +7,13 @@ from itertools import count
 import numpy as np
 import pytest
 
-from forecaster.forecast import FloatArray, Forecast, Forecaster
+from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast, Forecaster
 from forecaster.registry import forecaster_names, make_forecaster
 from forecaster.scores import (
+    BANDS,
     ForecastScore,
     Share,
     Trials,
-    bands_of,
     origins_between,
     pooled,
     rolling,
@@ -25,13 +25,13 @@ SETTINGS = {"ewma": {"half_life_steps": 20.0}, "seasonal-naive": {"season_steps"
 
 
 def trials(came: FloatArray, mean: FloatArray, low: float, high: float, n_steps_apart: int = 1) -> Trials:
-    """With one tenant and a band from 10 to 90 %; shapes ``(k, H)``."""
-    quantiles = np.stack([np.full_like(came, low), np.full_like(came, high)], axis=1)[..., np.newaxis]
+    """With one tenant, all quantiles below the median at ``low`` and all above it at ``high``; shapes ``(k, H)``."""
+    each = [*3 * [low], (low + high) / 2, *3 * [high]]
+    quantiles = np.stack([np.full_like(came, value) for value in each], axis=1)[..., np.newaxis]
     return Trials(
         origins=np.arange(len(came), dtype=np.int64) * n_steps_apart,
         came_rps=came[..., np.newaxis],
         mean_rps=mean[..., np.newaxis],
-        quantile_levels=(0.1, 0.9),
         quantiles_rps=quantiles,
         total_quantiles_rps=quantiles.mean(axis=2),
         took_s=np.zeros(len(came)),
@@ -52,10 +52,10 @@ def test_errors_are_as_by_hand() -> None:
 
 
 def test_pinball_is_as_by_hand() -> None:
-    # 10 %: 0.1·(4 − 1) = 0.3 for 4 and 0.9·(1 − 0) = 0.9 for 0; 90 %: 0.1·(3 − 4 < 0 …) = 0.9·1 for 4, 0.1·3 for 0.
+    # For 4: (0.05 + 0.1 + 0.25)·(4 − 1), 0.5·(4 − 2), (0.75 + 0.9 + 0.95)·(4 − 3); for 0 the same, mirrored.
     found = score(trials(np.array([[4.0, 0.0]]), np.array([[2.0, 2.0]]), 1.0, 3.0))
-    assert found.pinball_rps == pytest.approx((0.3 + 0.9 + 0.9 + 0.3) / 4)
-    assert pooled([found]).relative_pinball == pytest.approx(0.6 / 2)
+    assert found.pinball_rps == pytest.approx((1.2 + 1.0 + 2.6) / 7)
+    assert pooled([found]).relative_pinball == pytest.approx(4.8 / 7 / 2)
 
 
 def test_a_lead_is_one_step() -> None:
@@ -78,8 +78,8 @@ def test_where_nothing_came_shares_of_it_are_unknown() -> None:
 
 
 def test_bands_are_the_levels_that_lie_opposite() -> None:
-    assert bands_of((0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)) == (0.9, 0.8, 0.5)
-    assert bands_of((0.1, 0.5, 0.8)) == ()
+    assert BANDS == (0.9, 0.8, 0.5)
+    assert [1 - level for level in reversed(QUANTILE_LEVELS)] == pytest.approx(QUANTILE_LEVELS)
 
 
 def test_intervals_resample_blocks_and_not_single_values() -> None:
@@ -126,7 +126,7 @@ class Oracle:
         self.n_seen.append(len(history_rps))
         origin = int(history_rps[-1, 0]) + 1  # the test's rates count their own steps
         came = self._truth[origin : origin + n_steps].copy()
-        return Forecast("oracle", came, (0.1, 0.9), np.stack([came, came]), np.stack([came] * n_paths))
+        return Forecast("oracle", came, np.stack([came] * len(QUANTILE_LEVELS)), np.stack([came] * n_paths))
 
 
 def test_a_perfect_forecast_has_no_loss_and_full_coverage() -> None:
