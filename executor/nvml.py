@@ -29,7 +29,7 @@ from executor.errors import (
     NoPermissionError,
 )
 from executor.gpu import GpuInstance, unable_to_create
-from executor.mig import GpuModel, Placement, Profile
+from executor.mig import Placement, Profile
 
 _Told = TypeVar("_Told")
 
@@ -73,9 +73,14 @@ class NvmlGpu(DriverGpu):
         self._is_lost = False
         _open_session()
         try:
-            self._device = self._opened_device()
-            self.uuid = self._read_uuid()
-            self.model = self._read_model()
+            with _driver(f"Unable to open GPU {self.index:>2}"):
+                self._device = _device(self.index)
+                self._require_mig_mode()
+            with _driver("Unable to read the GPU's UUID"):
+                self.uuid = str(pynvml.nvmlDeviceGetUUID(self._device))
+            with _driver(f"Unable to read the profiles of GPU {self.index:>2}"):
+                title = pynvml.nvmlDeviceGetName(self._device)
+                self.model = discovered_model(title, tuple(self._profiles()))
         except BaseException:
             self.close()
             raise
@@ -123,7 +128,7 @@ class NvmlGpu(DriverGpu):
                 with _driver(f"Unable to open GPU {self.index:>2} again"):
                     self._device = pynvml.nvmlDeviceGetHandleByUUID(self.uuid)
             with _driver(f"Unable to read the MIG mode of GPU {self.index:>2}"):
-                self._require_mig_mode(self._device)
+                self._require_mig_mode()
             self._is_lost = False
 
     def changed(self) -> bool:
@@ -159,10 +164,6 @@ class NvmlGpu(DriverGpu):
                 return has_any
             has_any = True
 
-    def _read_uuid(self) -> str:
-        with _driver("Unable to read the GPU's UUID"):
-            return str(pynvml.nvmlDeviceGetUUID(self._device))
-
     def _require_number(self) -> None:
         """Refuse where another GPU has this one's number by now, as after a reset of both, or one that is gone.
 
@@ -175,11 +176,6 @@ class NvmlGpu(DriverGpu):
         if uuid != self.uuid:
             raise NoGpuError(f"GPU {self.index} is another one now: {uuid} where {self.uuid} was")
 
-    def _read_model(self) -> GpuModel:
-        with _driver(f"Unable to read the profiles of GPU {self.index:>2}"):
-            title = pynvml.nvmlDeviceGetName(self._device)
-            return discovered_model(title, tuple(self._profiles()))
-
     def instances(self) -> tuple[GpuInstance, ...]:
         """All GPU instances that stand on the GPU, ours or not, sorted by placement.
 
@@ -187,7 +183,7 @@ class NvmlGpu(DriverGpu):
             GpuError: The driver does not answer.
         """
         with _driver(f"Unable to list the GPU instances of GPU {self.index:>2}"):
-            self._require_mig_mode(self._device)
+            self._require_mig_mode()
             uuids = self._uuids()
             found = [
                 GpuInstance(info.id, Placement(profile, info.placement.start), uuids.get(info.id, ""))
@@ -225,19 +221,14 @@ class NvmlGpu(DriverGpu):
             profile = self._standing(gi_id).placement.profile
             pynvml.nvmlGpuInstanceCreateComputeInstance(gi, _whole_profile(gi, profile))
 
-    def _opened_device(self) -> Any:
-        with _driver(f"Unable to open GPU {self.index:>2}"):
-            device = _device(self.index)
-            self._require_mig_mode(device)
-            return device
-
-    def _require_mig_mode(self, device: Any) -> None:
+    def _require_mig_mode(self) -> None:
         try:
-            is_on, is_pending = (mode == pynvml.NVML_DEVICE_MIG_ENABLE for mode in pynvml.nvmlDeviceGetMigMode(device))
+            modes = pynvml.nvmlDeviceGetMigMode(self._device)
+            is_on, is_pending = (mode == pynvml.NVML_DEVICE_MIG_ENABLE for mode in modes)
         except pynvml.NVMLError_NotSupported:
             is_on, is_pending = False, None
         if not is_on:
-            raise not_in_mig_mode(self.index, pynvml.nvmlDeviceGetName(device), is_pending=is_pending)
+            raise not_in_mig_mode(self.index, pynvml.nvmlDeviceGetName(self._device), is_pending=is_pending)
         self.keeps_mig_mode = bool(is_pending)
 
     def _profiles(self) -> Iterator[Profile]:

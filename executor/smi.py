@@ -7,7 +7,6 @@ an instance in use.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -28,8 +27,10 @@ from executor.mig import Placement
 from executor.nvml import NvmlGpu
 
 COMMAND = "nvidia-smi"
+TIMEOUT_S = 120.0
+"""Seconds for which an answer of the command is waited for."""
 
-_NOTHING_THERE = re.compile(r"No compute instances found")
+_NOTHING_THERE = "No compute instances found"
 
 _ERRORS: tuple[tuple[str, type[GpuError]], ...] = (
     ("In use by another client", InUseError),
@@ -60,17 +61,15 @@ class SmiGpu(NvmlGpu):
 
     backend = "smi"
 
-    def __init__(self, index: int = 0, *, command: str = COMMAND, timeout_s: float = 120.0) -> None:
+    def __init__(self, index: int = 0) -> None:
         """Look at the GPU.
 
         Raises:
             NoGpuError: No command, no driver, no such GPU, or its MIG mode is off.
             NoPermissionError: The driver does not tell placements to this user.
         """
-        if shutil.which(command) is None:
-            raise _no_command(command)
-        self._command = command
-        self._timeout_s = timeout_s
+        if shutil.which(COMMAND) is None:
+            raise _no_command()
         super().__init__(index)
 
     def check(self) -> None:
@@ -95,46 +94,43 @@ class SmiGpu(NvmlGpu):
 
     def _mig(self, *arguments: str, may_be_empty: bool = False) -> None:
         self._require_number()
-        answer = self._run("mig", "-i", str(self.index), *arguments)
-        if not (may_be_empty and _NOTHING_THERE.search(answer.text)):
+        answer = _run("mig", "-i", str(self.index), *arguments)
+        if not (may_be_empty and _NOTHING_THERE in answer.text):
             _check(answer)
 
-    def _run(self, *arguments: str) -> _Answer:
-        return _run(self._command, *arguments, timeout_s=self._timeout_s)
 
-
-def driver_version(command: str = COMMAND) -> str:
+def driver_version() -> str:
     """The version of the driver that the command speaks to.
 
     Raises:
         NoGpuError: There is no command, no driver, or no GPU: without one the command says nothing of the driver.
     """
-    answer = _run(command, "--query-gpu=driver_version", "--format=csv,noheader")
+    answer = _run("--query-gpu=driver_version", "--format=csv,noheader")
     _check(answer)
     if not answer.text.strip():
-        raise NoGpuError(f"{command} sees no GPU")
+        raise NoGpuError(f"{COMMAND} sees no GPU")
     return answer.text.splitlines()[0].strip()
 
 
-def _no_command(command: str) -> NoGpuError:
-    return NoGpuError(f"there is no {command} on this machine; install NVIDIA's driver, which brings it")
+def _no_command() -> NoGpuError:
+    return NoGpuError(f"there is no {COMMAND} on this machine; install NVIDIA's driver, which brings it")
 
 
-def _run(command: str, *arguments: str, timeout_s: float = 120.0) -> _Answer:
+def _run(*arguments: str) -> _Answer:
     try:
         done = subprocess.run(  # noqa: S603 - the command is ours, and no shell reads it
-            [command, *arguments],
+            [COMMAND, *arguments],
             env={**os.environ, "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=TIMEOUT_S,
             check=False,
         )
     except (FileNotFoundError, PermissionError):
-        raise _no_command(command) from None
+        raise _no_command() from None
     except subprocess.TimeoutExpired:
-        raise DriverError(f"{command} {' '.join(arguments)}: no answer in {timeout_s:g} s") from None
+        raise DriverError(f"{COMMAND} {' '.join(arguments)}: no answer in {TIMEOUT_S:g} s") from None
     return _Answer(done.returncode, done.stdout + done.stderr)
 
 

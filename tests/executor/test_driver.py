@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from operator import methodcaller
+from pathlib import Path
 
 import pynvml
 import pytest
@@ -499,19 +500,21 @@ def test_placements_that_the_driver_keeps_to_itself_are_told(
         kind()
 
 
-def test_a_machine_without_the_command_is_told() -> None:
+def test_a_machine_without_the_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smi, "COMMAND", "nosuch-smi")
     with pytest.raises(NoGpuError, match="there is no nosuch-smi on this machine; install NVIDIA's driver"):
-        SmiGpu(command="nosuch-smi")
+        SmiGpu()
 
 
-def test_a_command_that_never_answers_is_given_up(tmp_path, make_standin: MakeStandIn) -> None:  # type: ignore[no-untyped-def]
+def test_a_command_that_never_answers_is_given_up(
+    tmp_path: Path, make_standin: MakeStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     standin = make_standin(A100_40)
     (slow := tmp_path / "slow-smi").write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
-    with (
-        SmiGpu(command=str(slow), timeout_s=0.05) as gpu,
-        pytest.raises(DriverError, match=r"no answer in 0\.05 s"),
-    ):
+    monkeypatch.setattr(smi, "COMMAND", str(slow))
+    monkeypatch.setattr(smi, "TIMEOUT_S", 0.05)
+    with SmiGpu() as gpu, pytest.raises(DriverError, match=r"no answer in 0\.05 s"):
         gpu.create(at(gpu, "1g.5gb@0"))
     assert standin.standing() == ()
 
