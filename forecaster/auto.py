@@ -29,7 +29,7 @@ from forecaster.expert import (
     scored_leads,
 )
 from forecaster.forecast import FloatArray, Forecast
-from forecaster.short_term import SPANS, ShortTerm
+from forecaster.short_term import SPANS, ShortTerm, sums_of
 from forecaster.spread import check_counts, error_targets, forecast_from_bands
 
 WINDOWS = tuple(map(RecentWindow, (30, 60, 120, 300, 600, 1800)))
@@ -64,15 +64,12 @@ class Auto:
     Attributes:
         experts: At least one; one alone is recalibrated.
         name: As configs, logs and reports call this set of experts.
+        min_history_steps: None: without history a prior is forecast.
     """
 
+    min_history_steps = 0
     experts: tuple[Expert, ...] = (*WINDOWS, ShortTerm())
     name: str = "auto"
-
-    @property
-    def min_history_steps(self) -> int:
-        """None: without history a prior is forecast."""
-        return 0
 
     def forecast(self, history_rps: FloatArray, n_steps: int, n_paths: int, rng: np.random.Generator) -> Forecast:
         """The next ``n_steps`` steps after ``history_rps``.
@@ -86,12 +83,8 @@ class Auto:
         known = filled(history_rps, self.name)
         mixture = _Mixture(self.experts, known.rates_rps, n_steps)
         errors = _error_paths(known.rates_rps, n_steps, mixture.level_steps)
-        said, n_history = self._said(known, mixture), len(known.rates_rps)
-        return forecast_from_bands(said, mixture.bands_rps, errors, n_history, n_paths, rng)
-
-    def _said(self, known: Filled, mixture: _Mixture) -> str:
-        """The forecast's ``method``: the experts taken, and what was out of order."""
-        return f"{self.name}: {'; '.join((mixture.said, *mixture.failed, *known.notes))}"
+        said = f"{self.name}: {'; '.join((mixture.said, *mixture.failed, *known.notes))}"
+        return forecast_from_bands(said, mixture.bands_rps, errors, len(known.rates_rps), n_paths, rng)
 
 
 class _Mixture:
@@ -199,7 +192,7 @@ def _error_paths(history_rps: FloatArray, n_steps: int, level_steps: list[int]) 
     first = min(60, n_history // 4)
     targets = error_targets(first, n_history, n_steps)
     origins = targets[:, 0]
-    sums = np.concatenate([np.zeros((1, history_rps.shape[1])), np.cumsum(history_rps, axis=0)])
+    sums = sums_of(history_rps)
     errors = history_rps[targets]
     for tenant, span in enumerate(level_steps):
         since = np.maximum(origins - span, 0)

@@ -9,13 +9,10 @@ import numpy as np
 
 from forecaster.expert import LEVELS, IntArray
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray
-from forecaster.short_term import refits
+from forecaster.short_term import SPANS, past_means, refits, sums_of
 
 if TYPE_CHECKING:
     from lightgbm import Booster
-
-SPANS = (1, 2, 5, 10, 30, 100, 400)
-"""Steps over which the past is averaged; the longest mean is the level, over which the others are features."""
 
 _MAX_ROWS = 1500
 _LEADS = (0, 1, 2, 4, 7, 12, 20, 35, 60, 90, 130, 199)
@@ -42,10 +39,7 @@ class Boosted:
     of one tenant takes about a second and a half.
     """
 
-    @property
-    def name(self) -> str:
-        """``lightgbm``."""
-        return "lightgbm"
+    name = "lightgbm"
 
     def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
         """As :meth:`forecaster.expert.Expert.quantiles_at`, from fits to what lies before a few of the origins."""
@@ -99,9 +93,7 @@ def _told(models: list[Booster], history: FloatArray, origins: IntArray, leads: 
 
 def _features(history: FloatArray, origins: IntArray, leads: IntArray) -> tuple[FloatArray, FloatArray]:
     """Levels ``(K, n)`` and rows ``(K, n, J, F)``: nearer means over the level, and the lead."""
-    sums = np.concatenate([np.zeros((1, history.shape[1])), np.cumsum(history, axis=0)])
-    spans = [np.minimum(span, origins)[:, np.newaxis] for span in SPANS]
-    means = [(sums[origins] - sums[origins - span[:, 0]]) / span for span in spans]
+    means = past_means(sums_of(history), origins)
     level = means[-1]
     safe = np.where(level > 0, level, 1.0)
     past = np.stack([mean / safe for mean in means[:-1]], axis=-1)  # (K, n, F − 1)

@@ -26,16 +26,12 @@ class Ewma:
         ValueError: The half-life is not a finite number above 0.
     """
 
+    name = "ewma"
     half_life_steps: float
 
     def __post_init__(self) -> None:
         if not 0 < self.half_life_steps < math.inf:
             raise ValueError(f"{self.name}: half_life_steps {self.half_life_steps}: must be finite and above 0")
-
-    @property
-    def name(self) -> str:
-        """``ewma``."""
-        return "ewma"
 
     @property
     def min_history_steps(self) -> int:

@@ -26,17 +26,13 @@ class SeasonalNaive:
         ValueError: The season is below 1 or not an int.
     """
 
+    name = "seasonal-naive"
     season_steps: int
 
     def __post_init__(self) -> None:
         season: object = self.season_steps  # a config's number may be a float, whatever the annotation says
         if not isinstance(season, int) or season < 1:
             raise ValueError(f"{self.name}: season_steps {self.season_steps}: must be a whole number, at least 1")
-
-    @property
-    def name(self) -> str:
-        """``seasonal-naive``."""
-        return "seasonal-naive"
 
     @property
     def min_history_steps(self) -> int:

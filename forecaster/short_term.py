@@ -39,17 +39,13 @@ class ShortTerm:
         ridge: How strongly coefficients are drawn to 0, in rows of evidence.
     """
 
+    name = "short-term"
     ridge: float = 30.0
-
-    @property
-    def name(self) -> str:
-        """``short-term``."""
-        return "short-term"
 
     def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
         """As :meth:`forecaster.expert.Expert.quantiles_at`."""
         roots = np.sqrt(history_rps)
-        sums = np.concatenate([np.zeros((1, roots.shape[1])), np.cumsum(roots, axis=0)])
+        sums = sums_of(roots)
         quantiles = np.empty((len(origins), len(LEVELS), len(leads), roots.shape[1]))
         refit_of = refits(origins)
         for refit in np.unique(refit_of):
@@ -100,9 +96,19 @@ def refits(origins: IntArray, most: int = MAX_REFITS) -> IntArray:
     return found
 
 
-def _features(sums: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
-    """The level before each moment ``(K, n)``, and by how much nearer means differ from it ``(K, F, n)``."""
-    means = np.stack(
+def sums_of(values: FloatArray) -> FloatArray:
+    """Sums over the steps before each one and before the one after the last, ``(T, n)`` → ``(T + 1, n)``."""
+    return np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+
+
+def past_means(sums: FloatArray, at: IntArray) -> FloatArray:
+    """Means over the :data:`SPANS` before each moment, from :func:`sums_of` what is averaged: ``(F + 1, K, n)``."""
+    return np.stack(
         [(sums[at] - sums[np.maximum(at - span, 0)]) / np.minimum(span, at)[:, np.newaxis] for span in SPANS]
     )
+
+
+def _features(sums: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
+    """The level before each moment ``(K, n)``, and by how much nearer means differ from it ``(K, F, n)``."""
+    means = past_means(sums, at)
     return means[-1], np.moveaxis(means[:-1] - means[-1], 0, 1)
