@@ -12,7 +12,8 @@ import random
 import re
 import uuid
 from abc import abstractmethod
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +21,6 @@ from executor.driver import DriverGpu
 from executor.errors import (
     DriverError,
     ExecutorError,
-    GpuError,
     InstanceNotFoundError,
     InsufficientResourcesError,
     InUseError,
@@ -97,15 +97,13 @@ class FolderGpu(DriverGpu):
             DriverError: The system does not tell.
         """
         found = []
-        try:
+        with self._system("the instances cannot be listed"):
             for name in self.files.folders(self.folder):
                 match = _INSTANCE.fullmatch(name)
                 placement = None if match is None else self._placement(match[1])
                 if match is not None and placement is not None:
                     gi_uuid = next(iter(self._inner(name)), "")
                     found.append(GpuInstance(int(match[2]), placement, gi_uuid))
-        except OSError as error:
-            raise self._told(error, "the instances cannot be listed") from error
         return tuple(sorted(found, key=lambda item: item.placement.sort_key))
 
     def processes(self) -> dict[int, tuple[int, ...]]:
@@ -116,10 +114,8 @@ class FolderGpu(DriverGpu):
         """
         found = {}
         for item in self.instances():
-            try:
+            with self._system(f"the processes in {item.placement} cannot be listed"):
                 pids = self._pids(item)
-            except OSError as error:
-                raise self._told(error, f"the processes in {item.placement} cannot be listed") from error
             if pids:
                 found[item.gi_id] = pids
         return found
@@ -134,14 +130,13 @@ class FolderGpu(DriverGpu):
         """
         item = self._with_uuid(gi_uuid, f"process {pid} cannot enter {gi_uuid}")
         what = f"process {pid} cannot enter {item.placement}"
-        try:
-            self._let_in(item, pid)
-        except ProcessLookupError:
-            raise InvalidArgumentError(f"{what}: there is no such process") from None
-        except FileNotFoundError:
-            raise InstanceNotFoundError(f"{what}: it is gone") from None
-        except OSError as error:
-            raise self._told(error, what) from error
+        with self._system(what):
+            try:
+                self._let_in(item, pid)
+            except ProcessLookupError:
+                raise InvalidArgumentError(f"{what}: there is no such process") from None
+            except FileNotFoundError:
+                raise InstanceNotFoundError(f"{what}: it is gone") from None
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -192,19 +187,15 @@ class FolderGpu(DriverGpu):
         # Small numbers that recur, as a driver's do: a stale id soon names another instance.
         gi_id = self._random.choice([n for n in range(2 * self.model.memory_slices) if n not in taken])
         name = f"{placement}.{gi_id}"
-        try:
+        with self._system(what):
             self._prepare()
             self.files.make(self.folder / name)
             self._finish(name, placement)
-        except OSError as error:
-            raise self._told(error, what) from error
 
     def _create_compute(self, gi_id: int) -> None:
         item = self._standing(gi_id)
-        try:
+        with self._system(f"Unable to make {item.placement} whole"):
             self._finish(f"{item.placement}.{gi_id}", item.placement)
-        except OSError as error:
-            raise self._told(error, f"Unable to make {item.placement} whole") from error
 
     def _finish(self, name: str, placement: Placement) -> None:
         """Limit the instance, and only then make the folder in which processes can be."""
@@ -214,7 +205,7 @@ class FolderGpu(DriverGpu):
     def _destroy(self, gi_id: int) -> None:
         item = self._standing(gi_id)
         folder, what = self._folder(item), f"Unable to destroy {item.placement} (GPU instance ID {gi_id})"
-        try:
+        with self._system(what):
             pids = self._pids(item)
             if pids:
                 holders = ", ".join(str(process(pid)) for pid in pids)
@@ -222,8 +213,6 @@ class FolderGpu(DriverGpu):
             for inner in self._inner(folder.name):
                 self._remove(folder / inner)
             self._remove(folder)
-        except OSError as error:
-            raise self._told(error, what) from error
 
     def _obstacle(self, placement: Placement, standing: tuple[GpuInstance, ...]) -> str | None:
         """Why there is no room for the placement; ``None`` if there is."""
@@ -256,13 +245,18 @@ class FolderGpu(DriverGpu):
     def _inner(self, name: str) -> list[str]:
         return [inner for inner in self.files.folders(self.folder / name) if inner.startswith(self.uuid_prefix)]
 
-    def _told(self, error: OSError, what: str) -> GpuError:
-        """The system's refusal, as a driver's."""
-        said = f"{what}: {error.strerror or error}"
-        match error.errno:
-            case errno.EBUSY:
-                return InUseError(said, retry_after_s=_RETRY_S)
-            case errno.EACCES | errno.EPERM | errno.EROFS:
-                return PermanentGpuError(f"{said}; {self.kept_as} need write access to {error.filename}")
-            case _:
-                return DriverError(said)
+    @contextmanager
+    def _system(self, what: str) -> Iterator[None]:
+        """The system's refusals are a driver's, in one line that says what was tried."""
+        try:
+            yield
+        except OSError as error:
+            said = f"{what}: {error.strerror or error}"
+            match error.errno:
+                case errno.EBUSY:
+                    raise InUseError(said, retry_after_s=_RETRY_S) from error
+                case errno.EACCES | errno.EPERM | errno.EROFS:
+                    need = f"{self.kept_as} need write access to {error.filename}"
+                    raise PermanentGpuError(f"{said}; {need}") from error
+                case _:
+                    raise DriverError(said) from error

@@ -349,7 +349,8 @@ class Reconciler:
                     tasks.remove(task)
                     continue
             try:
-                made = yield self._call(task)
+                gi_id = None if task.instance is None else task.instance.gi_id
+                made = yield Call(task.verb, task.placement, gi_id, partial(self._attempted, task))
             except GpuError as error:
                 if task.verb == "destroy" and task.instance is not None and isinstance(error, InstanceNotFoundError):
                     tasks.remove(task)
@@ -379,10 +380,6 @@ class Reconciler:
         ]
         now_s = self._clock.now_s
         return next((task for task in ready if task.due_s <= now_s), min(ready, key=lambda task: task.due_s))
-
-    def _call(self, task: _Task) -> Call:
-        gi_id = None if task.instance is None else task.instance.gi_id
-        return Call(task.verb, task.placement, gi_id, partial(self._attempted, task))
 
     def _attempted(self, task: _Task) -> GpuInstance | None:
         """The task's call; when it is refused for good, the holders of the instance are looked up, too."""
