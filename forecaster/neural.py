@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
-from forecaster.spread import checked_history
+from forecaster.spread import checked_history, quantiles_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -402,14 +402,12 @@ class Learned:
         scores = self._scores[:, steps]
         roots = location[..., None] + scale[..., None] * _values_at(scores, quantiles)  # (n, K, H)
         outcomes = np.moveaxis(np.maximum(roots, 0.0) ** 2, 0, -1)
-        by_step = np.moveaxis(outcomes, 0, -1).copy()
         stretches = (np.arange(n_paths) + rng.random((history.shape[1], n_paths))) / n_paths
         drawn = rng.permuted(np.minimum((stretches * len(scores)).astype(np.int64), len(scores) - 1), axis=1)
-        levels = np.quantile(by_step, QUANTILE_LEVELS, axis=-1, overwrite_input=True)
         return Forecast(
             method=self.name,
             mean_rps=outcomes.mean(axis=0),
-            quantiles_rps=np.maximum.accumulate(levels, axis=0),
+            quantiles_rps=quantiles_of(outcomes),
             paths_rps=np.stack([outcomes[own, :, tenant] for tenant, own in enumerate(drawn)], axis=-1),
         )
 

@@ -79,7 +79,7 @@ def forecast_from_errors(
     return Forecast(
         method=method,
         mean_rps=np.where(is_cut, outcomes_rps.mean(axis=0), point_rps),
-        quantiles_rps=_quantiles(outcomes_rps),
+        quantiles_rps=quantiles_of(outcomes_rps),
         paths_rps=outcomes_rps[drawn],
     )
 
@@ -125,7 +125,7 @@ def forecast_from_bands(
     return Forecast(
         method=method,
         mean_rps=outcomes_rps.mean(axis=0),
-        quantiles_rps=widened(bands_rps[[LEVELS.index(one) for one in QUANTILE_LEVELS]], _quantiles(outcomes_rps)),
+        quantiles_rps=widened(bands_rps[[LEVELS.index(one) for one in QUANTILE_LEVELS]], quantiles_of(outcomes_rps)),
         paths_rps=outcomes_rps[_drawn(n_origins, n_paths, rng)],
     )
 
@@ -157,8 +157,8 @@ def _lowering(values: FloatArray) -> float:
     return lowered_by
 
 
-def _quantiles(outcomes_rps: FloatArray) -> FloatArray:
-    """``(Q, H, n)``, ascending also where interpolation rounds."""
+def quantiles_of(outcomes_rps: FloatArray) -> FloatArray:
+    """A forecast's, of outcomes ``(k, H, n)`` → ``(Q, H, n)``, ascending also where interpolation rounds."""
     by_step = np.moveaxis(outcomes_rps, 0, -1).copy()  # sorting is quickest along memory, and in place
     quantiles = np.quantile(by_step, QUANTILE_LEVELS, axis=-1, overwrite_input=True)
     return np.asarray(np.maximum.accumulate(quantiles, axis=0), dtype=np.float64)

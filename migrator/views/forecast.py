@@ -281,9 +281,8 @@ def print_fit(folder: Path, method: str, curve: Sequence[Check], console: Consol
     """Print the learning curve, which weights were kept, and how to use them."""
     best = min(curve, key=lambda one: one.held_out)
     losses = np.array([one.held_out for one in curve])
-    scale = TimeScale.within(len(losses), max(20, min(console.width, 140) - _LABEL))
     console.print(f"[bold]{escape(method)}[/] in {escape(str(folder))}: {curve[-1].update:,} updates", soft_wrap=True)
-    console.print(f"{'held out':>8} {sparkline(scale.means(losses), float(losses.max()))}", soft_wrap=True)
+    _print_strip("held out", losses, float(losses.max()), console)
     console.print(
         f"{'':>8} pinball loss {curve[0].held_out:.4f} after {curve[0].update} updates, least {best.held_out:.4f} "
         f"after {best.update}, whose weights are kept; {curve[-1].held_out:.4f} at the end",
@@ -354,7 +353,6 @@ def print_shown(shown: ShownForecast, console: Console) -> None:
         f"[bold]{escape(shown.title)}[/], window {shown.window}, seconds {shown.start_s:g} to {end_s:g}: forecast by "
         f"{escape(shown.forecast.method)} from the {len(shown.past_rps) * shown.step_s:g} s before"
     )
-    width = max(20, min(console.width, 140) - _LABEL)
     for tenant, name in enumerate(shown.tenants):
         expected, least, most, came = shown.total(tenant)
         inside = float(((low <= shown.came_rps) & (shown.came_rps <= high))[:, tenant].mean())
@@ -372,14 +370,17 @@ def print_shown(shown: ShownForecast, console: Console) -> None:
         }
         top = max(float(values[:, tenant].max(initial=0.0)) for values in rows.values())
         for label, values in rows.items():
-            scale = TimeScale.within(len(values), width)
-            strip = sparkline(scale.means(values[:, tenant]), top)
-            console.print(f"{label:>8} {strip}", soft_wrap=True)
+            _print_strip(label, values[:, tenant], top, console)
         console.print(f"{'':>8} 0 to {top:.4g}/s", style="dim")
 
 
 _LABEL = 10
 """Columns before a strip."""
+
+
+def _print_strip(label: str, values: FloatArray, top: float, console: Console) -> None:
+    scale = TimeScale.within(len(values), max(20, min(console.width, 140) - _LABEL))
+    console.print(f"{label:>8} {sparkline(scale.means(values), top)}", soft_wrap=True)
 
 
 def shown_to_json(shown: ShownForecast) -> Json:
