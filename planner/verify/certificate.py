@@ -19,17 +19,16 @@ import numpy as np
 from planner.arrays import Floats, Int64s, sums_before
 from planner.plan import AnyCertificate, Certificate, StatusCertificate
 from planner.problem import Problem, Reconfiguration
-from planner.verify.floors import with_floor
 from planner.verify.holdings import (
+    are_enough,
     counts_at_start,
     fits_gpu,
-    gains_of,
     in_common,
     most_goodput,
-    retraining_costs,
     rounding,
+    that_serve,
 )
-from planner.verify.pooled import best_pooled
+from planner.verify.pooled import best_pooled, member_of
 
 
 def certified_bound(problem: Problem, certificate: AnyCertificate, known: float = math.inf) -> float:
@@ -69,30 +68,22 @@ def _best_alone(
 ) -> tuple[float, float]:
     """The most that tenant m can earn less what it pays, under its floor; and the size of what a floor adds."""
     tenant, n_steps, state = problem.tenants[m], problem.n_steps, problem.opening
-    rates = problem.capability_rps(tenant)
-    foreign = [name not in rates for name in problem.profile_names]
-    counts = fitting[~fitting[:, foreign].any(axis=1)]
-    index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
-    gains = gains_of(problem, m, list(index))
-    settled, changed, asked, size = with_floor(problem, m, list(index), certificate, gains)
-    costs = retraining_costs(problem, tenant, prices, (settled, changed), counts)
-    settled, changed = settled[: 1 + len(tenant.options)], changed[: 1 + len(tenant.options)]
+    counts = that_serve(problem, tenant, fitting)
     # Until the first epoch what is held at the start stays, and serves as far as it is ready; without such a
     # start any multiset may be the first. One that may not serve the tenant counts as empty: it has to change.
     start = counts_at_start(problem, tenant, state.next_epoch_step)
+    index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
     first = slice(None) if start is None else [index.get(start, 0)]
-    for s in range(min(state.next_epoch_step, n_steps)):
-        settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
-    settled, changed = sums_before(settled, axis=1), sums_before(changed, axis=1)
+    own = member_of(problem, m, prices, counts, first, certificate)
+    settled, changed, costs = sums_before(own.gains, axis=1), sums_before(own.changed, axis=1), own.costs
     paid = sums_before(prices @ counts.T)
     is_paper = problem.reconfiguration is Reconfiguration.PAPER
     # What lasts longer than the window is as long as it.
     lasting = (0, 1) if is_paper else (problem.warm_up_steps(tenant), problem.epoch_steps)
     warm_up, apart = (min(steps, n_steps + 1) for steps in lasting)
     common = in_common(counts)
-    large = [profile.is_at_least(problem.gpu.profile(tenant.min_profile)) for profile in problem.profiles]
-    barred = np.where(counts[:, large].any(axis=1), 0.0, -np.inf)
-    value = np.full((1 + len(tenant.options), n_steps + 1, len(index)), -np.inf)
+    barred = np.where(are_enough(problem, tenant, counts), 0.0, -np.inf)
+    value = np.full((len(settled), n_steps + 1, len(index)), -np.inf)
     value[0, 0, first] = 0.0
 
     # What a retraining that ends within a change loses against one that had ended before, by the step of its end.
@@ -117,9 +108,8 @@ def _best_alone(
             best = (value[0, s, :, None] + kept[:, common]).max(axis=1) + changed[1:, end] - changed[1:, warm] + due
             value[1:, end] = np.maximum(value[1:, end], best)
     trained = np.maximum(value[1:, n_steps], value[0, n_steps] - costs[:, n_steps, None]).max(initial=-np.inf)
-    is_running = any(run.tenant == tenant.name for run in state.retrainings)
-    best = trained if tenant.must_retrain or is_running else max(trained, value[0, n_steps].max())
-    return float(best) + tenant.salvages[0] - asked, size + max(tenant.salvages)
+    best = trained if own.is_required else max(trained, value[0, n_steps].max())
+    return float(best) + own.salvage - own.asked, own.size
 
 
 def _most_ahead(values: Floats, first: int, last: int) -> Floats:

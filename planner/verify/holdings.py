@@ -60,6 +60,18 @@ def fits_gpu(problem: Problem, counts: Int64s, mask: int = 0) -> Bools:
     return np.isin(counts @ digits, fitting @ digits)
 
 
+def that_serve(problem: Problem, tenant: TenantTerms, counts: Int64s) -> Int64s:
+    """Those of the counts that hold nothing but what may serve the tenant, ``(n, n_profiles)``."""
+    rates = problem.capability_rps(tenant)
+    return counts[~counts[:, [name not in rates for name in problem.profile_names]].any(axis=1)]
+
+
+def are_enough(problem: Problem, tenant: TenantTerms, counts: Int64s) -> Bools:
+    """Whether each of the counts has an instance as large as the tenant's ``min_profile``, ``(n,)``."""
+    least = problem.gpu.profile(tenant.min_profile)
+    return np.asarray(counts[:, [profile.is_at_least(least) for profile in problem.profiles]].any(axis=1))
+
+
 def in_common(counts: Int64s) -> Int64s:
     """The row of what each two rows have in common; each part of a row is a row, ``(n, n_profiles) → (n, n)``."""
     digits = (1 + counts.max(initial=0)) ** np.arange(counts.shape[1])

@@ -21,27 +21,31 @@ from planner.arrays import Bools, Floats, Int64s, sums_before
 from planner.plan import Certificate
 from planner.problem import Problem
 from planner.verify.floors import with_floor
-from planner.verify.holdings import counts_at_start, gains_of, in_common, retraining_costs
+from planner.verify.holdings import are_enough, counts_at_start, gains_of, in_common, retraining_costs, that_serve
 
 MOST_STATES = 16
 """States at most that are told apart."""
 
 
-class _Member(NamedTuple):
-    """A tenant of the pool.
+class Member(NamedTuple):
+    """A tenant, of a pool or alone, by what serves it.
 
     Attributes:
-        gains: What it earns, ``(1 + n_options, n_steps, n)``.
+        gains: What it earns under its floor, settled, ``(1 + n_options, n_steps, n)``.
+        changed: Likewise, where it has just changed.
         costs: What its retraining costs by option and end, less what it adds, ``(n_options, n_steps + 1)``.
         is_required: Whether it has to.
-        more: What it earns in any case: salvage without a retraining, less what a floor asks for.
-        size: How large these numbers get.
+        salvage: What it earns without one beyond the window.
+        asked: What its floor takes off the bound.
+        size: How large the numbers of floor and salvage get.
     """
 
     gains: Floats
+    changed: Floats
     costs: Floats
     is_required: bool
-    more: float
+    salvage: float
+    asked: float
     size: float
 
     def leeway(self, held: Bools) -> float:
@@ -65,20 +69,19 @@ def best_pooled(
         certificate: That with the multipliers of floors.
     """
     n_steps, state = problem.n_steps, problem.opening
-    rates = problem.capability_rps(problem.tenants[members[0]])
-    counts = fitting[~fitting[:, [name not in rates for name in problem.profile_names]].any(axis=1)]
+    counts = that_serve(problem, problem.tenants[members[0]], fitting)
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
     apart = min(problem.epoch_steps, n_steps + 1)
     warm_up = min(problem.warm_up_steps(problem.tenants[members[0]]), apart)
     # Whom kept instances may not serve at first is left out: all members, which earns more.
     start = counts_at_start(problem, problem.tenants[members[0]], n_steps, of_all=True)
     first = slice(None) if start is None else [index.get(start, 0)]
-    others, told, total, size = np.zeros((n_steps, len(counts))), list[_Member](), 0.0, 0.0
-    held = _may_be_held(problem, members, counts)
-    found = [_member(problem, m, prices, counts, first, certificate) for m in members]
+    others, told, total, size = np.zeros((n_steps, len(counts))), list[Member](), 0.0, 0.0
+    held = np.all([are_enough(problem, problem.tenants[m], counts) for m in members], axis=0)
+    found = [member_of(problem, m, prices, counts, first, certificate) for m in members]
     for own in sorted(found, key=lambda own: -own.leeway(held)):
         final = own.gains
-        total, size = total + own.more, size + own.size
+        total, size = total + (own.salvage - own.asked), size + own.size
         is_ordered = all((level >= final[0]).all() or (level <= final[0]).all() for level in final[1:])
         n_states = len(final) * math.prod(len(other.gains) for other in told)
         if np.isfinite(own.costs).any() and is_ordered and n_states <= MOST_STATES:
@@ -118,20 +121,21 @@ def best_pooled(
     return float(value[may_end, n_steps].max(initial=-np.inf)) + total, size
 
 
-def _member(
+def member_of(
     problem: Problem, m: int, prices: Floats, counts: Int64s, first: list[int] | slice, certificate: Certificate
-) -> _Member:
+) -> Member:
     """Tenant m, where the multisets of ``first`` are what is held until the first epoch."""
     tenant, state = problem.tenants[m], problem.opening
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}
     gains = gains_of(problem, m, list(index))
-    settled, _, asked, size = with_floor(problem, m, list(index), certificate, gains)
-    costs = retraining_costs(problem, tenant, prices, (settled, settled), counts)
+    settled, changed, asked, size = with_floor(problem, m, list(index), certificate, gains)
+    costs = retraining_costs(problem, tenant, prices, (settled, changed), counts)
     for s in range(min(state.next_epoch_step, problem.n_steps)):
         settled[:, s, first] = settled[:, s, [index[counts_at_start(problem, tenant, s) or ()]]]
     is_required = tenant.must_retrain or any(run.tenant == tenant.name for run in state.retrainings)
-    final, more = settled[: 1 + len(tenant.options)], tenant.salvages[0] - asked
-    return _Member(final, costs, is_required, more, size + max(tenant.salvages))
+    ended, salvages = slice(1 + len(tenant.options)), tenant.salvages
+    size += max(salvages)
+    return Member(settled[ended], changed[ended], costs, is_required, salvages[0], asked, size)
 
 
 def _least_within(costs: Floats, gains: Floats, apart: int) -> Floats:
@@ -147,19 +151,10 @@ def _least_within(costs: Floats, gains: Floats, apart: int) -> Floats:
     return out
 
 
-def _best_by_itself(own: _Member) -> float:
+def _best_by_itself(own: Member) -> float:
     """The most that a member's retraining adds if each step's gain by it is what it is at most, whatever is held."""
     best = -np.inf if own.is_required else 0.0
     for cost, level in zip(own.costs, own.gains[1:], strict=True):
         more = (level - own.gains[0]).max(axis=1)
         best = max(best, float((np.append(np.cumsum(more[::-1])[::-1], 0.0) - cost).max()))
     return best
-
-
-def _may_be_held(problem: Problem, members: Sequence[int], counts: Int64s) -> Bools:
-    """Whether each of the counts has an instance as large as every member's ``min_profile``, ``(n,)``."""
-    out = np.ones(len(counts), dtype=np.bool_)
-    for m in members:
-        least = problem.gpu.profile(problem.tenants[m].min_profile)
-        out &= counts[:, [profile.is_at_least(least) for profile in problem.profiles]].any(axis=1)
-    return out

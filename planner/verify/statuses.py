@@ -28,6 +28,7 @@ from planner.plan import StatusCertificate, TenantStatus
 from planner.problem import Problem, TenantTerms
 from planner.verify.floors import with_floor
 from planner.verify.holdings import (
+    are_enough,
     counts_at_start,
     counts_of,
     fits_gpu,
@@ -35,6 +36,7 @@ from planner.verify.holdings import (
     more_by_checkpoints,
     most_goodput,
     rounding,
+    that_serve,
 )
 
 MOST_COMBINATIONS = 250
@@ -47,7 +49,9 @@ def status_bound(problem: Problem, certificate: StatusCertificate, known: float)
     Where few enough combinations of schedules may be worth more than ``known``, each of them is looked at. Then what no
     plan exceeds is the best of them, or ``known``; it may be any number, and a plan's own worth is a good one.
     """
-    held = [_multisets(problem, tenant) for tenant in problem.tenants]
+    fitting = np.array(problem.gpu.multisets(problem.profile_names))
+    own_fitting = [(tenant, that_serve(problem, tenant, fitting)) for tenant in problem.tenants]
+    held = [counts[are_enough(problem, tenant, counts)] for tenant, counts in own_fitting]
     states, totals = _joined(held, lambda sums: fits_gpu(problem, sums))
     if not len(states):
         return -math.inf
@@ -194,15 +198,6 @@ def _costs(
             costs = found.setdefault(status, np.full(problem.n_steps, np.inf))
             costs[begin:end] = prices.get(status, free)[begin:end]
     return found
-
-
-def _multisets(problem: Problem, tenant: TenantTerms) -> Int64s:
-    """What may serve a tenant, something as large as ``min_profile`` among it, ``(n_multisets, n_profiles)``."""
-    least = problem.gpu.profile(tenant.min_profile)
-    is_foreign = [name not in tenant.capability_rps for name in problem.profile_names]
-    is_large = [profile.is_at_least(least) for profile in problem.profiles]
-    found = np.array(problem.gpu.multisets(problem.profile_names))
-    return found[found[:, is_large].any(axis=1) & ~found[:, is_foreign].any(axis=1)]
 
 
 def _joined(parts: Sequence[Int64s], fits: Callable[[Int64s], Bools]) -> tuple[Int64s, Int64s]:
