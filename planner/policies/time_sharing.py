@@ -19,8 +19,8 @@ from planner.policies.turns import (
     TurnPolicy,
     TurnSchedule,
     TurnTenant,
-    cheapest,
     in_steps,
+    least_busy,
 )
 from workloads.profiles.shares import TURN_COST
 
@@ -132,16 +132,9 @@ class TimeSharing(TurnPolicy):
         A request that just missed its turn waits for a training step and for the longest turn of any tenant, and then
         is answered in time in a full one.
         """
-        longer, best, least = 1.0 + self.turn_cost, None, math.inf
-        for longest_s in sorted({longer * seconds for tenant in tenants for seconds in tenant.serving_s.values()}):
-            limits = [cheapest(t.serving_s, min(longest_s, t.slo_s - longest_s - step_s) / longer) for t in tenants]
-            chosen = tuple(limit for limit in limits if limit is not None)
-            if len(chosen) < len(tenants):
-                continue
-            busy = sum(max(t.rate_rps, 1e-9) * t.serving_s[n] / n for t, n in zip(tenants, chosen, strict=True))
-            if busy < least:
-                best, least = chosen, busy
-        return best
+        longer, rates_rps = 1.0 + self.turn_cost, [max(tenant.rate_rps, 1e-9) for tenant in tenants]
+        longest_s = (longer * seconds for tenant in tenants for seconds in tenant.serving_s.values())
+        return least_busy(tenants, rates_rps, longest_s, lambda most, slo: min(most, slo - most - step_s) / longer)
 
 
 class _Fluid:

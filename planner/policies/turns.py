@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from planner.arrays import Floats
@@ -161,6 +161,35 @@ def cheapest(serving_s: SecondsByBatch, longest_s: float) -> int | None:
     """The batch with the least time a request among those short enough, ties to the smaller; ``None`` without one."""
     allowed = [(seconds / batch, batch) for batch, seconds in serving_s.items() if seconds <= longest_s]
     return min(allowed)[1] if allowed else None
+
+
+def least_busy(
+    tenants: Sequence[TurnTenant],
+    rates_rps: Sequence[float],
+    longest_s: Iterable[float],
+    room_s: Callable[[float, float], float],
+) -> tuple[int, ...] | None:
+    """By tenant, the requests in a turn with which the GPU is least busy; ``None`` where no choice meets all SLOs.
+
+    Only the longest turn ties tenants to each other: with it given, each one's best is found alone.
+
+    Args:
+        tenants: Who takes turns.
+        rates_rps: By tenant, the arrivals by which they keep it busy.
+        longest_s: What the longest turn of any of them may last.
+        room_s: What a turn may last, by the longest one's seconds and the tenant's SLO.
+    """
+    best, least = None, math.inf
+    for own_s in sorted(set(longest_s)):
+        limits = [cheapest(tenant.serving_s, room_s(own_s, tenant.slo_s)) for tenant in tenants]
+        chosen = tuple(limit for limit in limits if limit is not None)
+        if len(chosen) < len(tenants):
+            continue
+        terms = zip(rates_rps, tenants, chosen, strict=True)
+        busy = sum(rate * tenant.serving_s[limit] / limit for rate, tenant, limit in terms)
+        if busy < least:
+            best, least = chosen, busy
+    return best
 
 
 def training_batch(step_s: SecondsByBatch, rate_rps: Mapping[int, float], longest_s: float) -> int:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from planner.policies.policy import Knows
 from planner.policies.turns import (
     PacedRetraining,
-    SecondsByBatch,
     TurnOption,
     TurnPolicy,
     TurnSchedule,
     TurnTenant,
-    cheapest,
     in_steps,
+    least_busy,
 )
 
 
@@ -56,28 +55,16 @@ class Whole(TurnPolicy):
 
     def course(self, tenants: Sequence[TurnTenant], window_s: float) -> TurnSchedule:
         """Batch limits for the mix, and all retrainings in the gaps."""
-        limits = batch_limits(
-            [tenant.serving_s for tenant in tenants],
-            [tenant.slo_s for tenant in tenants],
-            [tenant.rate_rps for tenant in tenants],
-            self.slowdown,
-        )
+        limits = batch_limits(tenants, self.slowdown)
         full_s = [tenant.serving_s[limit] * self.slowdown for tenant, limit in zip(tenants, limits, strict=True)]
         longest_s = min(tenant.slo_s for tenant in tenants) - max(full_s)
         served_s = sum(
             tenant.rate_rps * own_s / limit for tenant, own_s, limit in zip(tenants, full_s, limits, strict=True)
         )
         retrainings = self._retrainings(tenants, longest_s, 1.0 - served_s, window_s)
-        due = [tenants[one.tenant_index] for one in retrainings]
-        order = retraining_order(
-            [
-                tenant.weight * (one.option.accuracy_after - tenant.accuracy_before)
-                for one, tenant in zip(retrainings, due, strict=True)
-            ],
-            [tenant.rate_rps for tenant in due],
-            [one.work_s for one in retrainings],
-        )
-        return TurnSchedule(limits, tuple(retrainings[place] for place in order), ((0.0, 0.0),) * len(tenants))
+        # Those first that gain the most right answers for a second of work.
+        retrainings.sort(key=lambda one: -_gain(tenants[one.tenant_index], one.option) / one.work_s)
+        return TurnSchedule(limits, tuple(retrainings), ((0.0, 0.0),) * len(tenants))
 
     def _retrainings(
         self, tenants: Sequence[TurnTenant], longest_s: float, gaps: float, window_s: float
@@ -89,17 +76,14 @@ class Whole(TurnPolicy):
             asked = tenant.retraining
             if asked is None:
                 continue
-            # Ahead of the best way in a tie: the full one, whether or not it ends in the window.
-            best, best_worth = None, 0.0
+            ways = []
             for option in asked.options:
                 paced = in_steps(index, asked, option, longest_s, self.slowdown)
                 paced = replace(paced, work_s=paced.work_s * self.slowdown, piece_s=paced.piece_s * self.slowdown)
                 left_s = window_s - asked.ready_s - paced.work_s * n_due / max(gaps, 1e-9)
-                worth = _worth(tenant, option, left_s)
-                if best is None or worth > best_worth:
-                    best, best_worth = paced, max(worth, best_worth)
-            assert best is not None  # there is always a way
-            found.append(best)
+                ways.append((max(0.0, _worth(tenant, option, left_s)), paced))
+            # Where none gains anything, the full one, whether or not it ends in the window.
+            found.append(max(ways, key=lambda way: way[0])[1])
         return found
 
 
@@ -107,41 +91,25 @@ def _worth(tenant: TurnTenant, option: TurnOption, left_s: float) -> float:
     """Right answers, weighted, that a model gains which is ready so long before the window's end, and beyond it."""
     if left_s < 0:
         return 0.0
-    gain = tenant.weight * (option.accuracy_after - tenant.accuracy_before) * tenant.rate_rps
-    return gain * left_s + option.salvage - tenant.salvage
+    return _gain(tenant, option) * left_s + option.salvage - tenant.salvage
 
 
-def batch_limits(
-    latency_s: Sequence[SecondsByBatch], slo_s: Sequence[float], rate_rps: Sequence[float], slowdown: float = 1.0
-) -> tuple[int, ...]:
+def _gain(tenant: TurnTenant, option: TurnOption) -> float:
+    """Right answers, weighted, that a model gains in a second."""
+    return tenant.weight * (option.accuracy_after - tenant.accuracy_before) * tenant.rate_rps
+
+
+def batch_limits(tenants: Sequence[TurnTenant], slowdown: float = 1.0) -> tuple[int, ...]:
     """By tenant, the most requests in a batch: of the choices that meet all SLOs the one that sustains the most.
 
     A choice B meets them if, for every tenant, the longest of all tenants' batches and then its own, both times
     ``slowdown``, last no longer than its SLO. It sustains f times the mix if the GPU's time,
     Σ f · rate · latency(B) / B, is 1. Where no choice meets all SLOs, each takes its smallest batch.
-    Without any arrivals all rates count as equal. All arguments go by tenant.
+    Without any arrivals all rates count as equal.
     """
-    if not any(rate_rps):
-        rate_rps = [1.0] * len(rate_rps)
-    best, least_busy = tuple(min(own) for own in latency_s), math.inf
-    # Only the longest batch ties tenants to each other: with it given, each one's best is found alone.
-    for longest_s in sorted({seconds for own in latency_s for seconds in own.values()}):
-        choice = [
-            cheapest(own, min(longest_s, slo / slowdown - longest_s)) for own, slo in zip(latency_s, slo_s, strict=True)
-        ]
-        found = tuple(batch for batch in choice if batch is not None)
-        if len(found) < len(choice):
-            continue
-        busy = sum(rate * own[batch] / batch for rate, own, batch in zip(rate_rps, latency_s, found, strict=True))
-        if busy < least_busy:
-            best, least_busy = found, busy
-    return best
-
-
-def retraining_order(gain: Sequence[float], rate_rps: Sequence[float], work_s: Sequence[float]) -> list[int]:
-    """Places of the retrainings, those first that gain the most right answers for a second of work; ties as given.
-
-    ``gain`` is in right answers a request.
-    """
-    worth = [own * rate / work for own, rate, work in zip(gain, rate_rps, work_s, strict=True)]
-    return sorted(range(len(worth)), key=lambda place: -worth[place])
+    rates_rps = [tenant.rate_rps for tenant in tenants]
+    if not any(rates_rps):
+        rates_rps = [1.0] * len(tenants)
+    longest_s = (seconds for tenant in tenants for seconds in tenant.serving_s.values())
+    found = least_busy(tenants, rates_rps, longest_s, lambda most, slo: min(most, slo / slowdown - most))
+    return found or tuple(min(tenant.serving_s) for tenant in tenants)

@@ -24,7 +24,7 @@ from planner.arrays import Floats
 from planner.policies.policy import Knows
 from planner.policies.time_sharing import TimeSharing
 from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant, training_batch
-from planner.policies.whole import Whole, batch_limits, retraining_order
+from planner.policies.whole import Whole, batch_limits
 from tests.migrator.execution.simulation import Assembled, Run, run_of
 from tests.migrator.execution.test_seams import changed_after
 from workloads.serving.tally import Totals
@@ -58,6 +58,10 @@ def finishes_s(run: Run) -> list[tuple[str, int, float]]:
 TABLES = st.dictionaries(st.sampled_from([1, 2, 4, 8]), st.integers(1, 12).map(float), min_size=1)
 
 
+def serving(table: dict[int, float], slo_s: float, rate_rps: float) -> TurnTenant:
+    return TurnTenant(rate_rps, slo_s, table, weight=1.0, accuracy_before=0.5)
+
+
 def busy(choice: tuple[int, ...], tables: list[dict[int, float]], rates_rps: list[float]) -> float:
     return sum(rate * own[b] / b for rate, own, b in zip(rates_rps, tables, choice, strict=True))
 
@@ -72,7 +76,7 @@ def test_batch_limits_are_the_best_of_all_choices(tenants: list[tuple[dict[int, 
         own_s = [table[batch] for table, batch in zip(tables, choice, strict=True)]
         if all(2 * max(own_s) + 2 * own <= slo for own, slo in zip(own_s, slos_s, strict=True)):
             meeting.append(choice)
-    found = batch_limits(tables, slos_s, rates_rps, slowdown=2.0)
+    found = batch_limits(list(map(serving, tables, slos_s, rates_rps)), slowdown=2.0)
     best = min(
         (busy(choice, tables, rates_rps) for choice in meeting),
         default=busy(tuple(map(min, tables)), tables, rates_rps),
@@ -83,11 +87,11 @@ def test_batch_limits_are_the_best_of_all_choices(tenants: list[tuple[dict[int, 
 
 def test_another_tenant_s_long_batch_counts_against_the_slo() -> None:
     both = {1: 1.0, 8: 4.0}
-    assert batch_limits([both, {1: 1.0}], [8.0, 4.0], [1.0, 1.0]) == (1, 1)
+    assert batch_limits([serving(both, 8.0, 1.0), serving({1: 1.0}, 4.0, 1.0)]) == (1, 1)
 
 
 def test_without_arrivals_batches_are_as_large_as_with_equal_rates() -> None:
-    assert batch_limits([{1: 1.0, 8: 2.0}], [8.0], [0.0]) == (8,)
+    assert batch_limits([serving({1: 1.0, 8: 2.0}, 8.0, 0.0)]) == (8,)
 
 
 def test_the_training_batch_is_the_fastest_that_is_short_enough() -> None:
@@ -119,7 +123,14 @@ def test_where_no_way_to_retrain_gains_anything_it_is_the_full_one() -> None:
 
 
 def test_retrainings_go_by_what_a_second_of_work_gains() -> None:
-    assert retraining_order([0.1, 0.2, 0.4], [100.0, 100.0, 100.0], [1.0, 1.0, 8.0]) == [1, 0, 2]
+    tenants = [
+        replace(
+            serving({1: 0.001}, 0.1, 100.0),
+            retraining=TurnRetraining((TurnOption("full", work_s, 0.5 + gain),), {1: 0.01}, {1: 1.0}, ready_s=0.0),
+        )
+        for gain, work_s in ((0.1, 1.0), (0.2, 1.0), (0.4, 8.0))
+    ]
+    assert [one.tenant_index for one in Whole().course(tenants, 60.0).retrainings] == [1, 0, 2]
 
 
 @pytest.mark.parametrize("slowdown", [0.0, -1.0, float("nan"), float("inf")])
