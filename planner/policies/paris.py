@@ -187,13 +187,13 @@ def _by_size(problem: Problem, tenant: TenantTerms) -> list[str]:
 
 def _slices(sets: HeldSets) -> Floats:
     """Compute slices that each held set gives, ``(n, n_tenants, n_profiles)``."""
-    names, most = sets.problem.profile_names, sets.owners.shape[1]
-    by_layout = np.zeros((len(sets.table.layouts), most, len(names)))
-    for number, layout in enumerate(sets.table.layouts):
-        for at, placement in enumerate(layout.placements):
-            by_layout[number, at, names.index(placement.profile.name)] = placement.profile.compute_slices
+    names, places = sets.problem.profile_names, sets.table.places
+    by_place = np.zeros((len(places) + 1, len(names)))  # the last for what is beyond a layout's end
+    for placement, number in places.items():
+        by_place[number, names.index(placement.profile.name)] = placement.profile.compute_slices
+    held = by_place[sets.table.place_of[sets.layout]]
     own = [sets.owners == m for m in range(len(sets.problem.tenants))]
-    return np.stack([np.einsum("nk,nkp->np", mask, by_layout[sets.layout]) for mask in own], axis=1)
+    return np.stack([np.einsum("nk,nkp->np", mask, held) for mask in own], axis=1)
 
 
 def _left_to_one(sets: HeldSets) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from planner.engines.physical.plan import held_in, retrainings_in, with_held
 from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.gains import gain_tables
 from planner.plan import MigPlan
+from planner.policies.paper.realised import busy_in
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import Problem, without_floors
 from planner.solve import solve
@@ -101,14 +101,7 @@ def _at_load(problem: Problem, rates_rps: Floats) -> Problem:
 
 def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], step: int) -> Bools:
     """Whether each held set fits beside retrainings and others' instances from ``step`` to the end, ``(n,)``."""
-    edges = sorted({step, *(edge for run, _ in runs for edge in (run.start_step, run.end_step) if edge > step)})
-    beside = {
-        tuple(place for run, place in runs if run.start_step <= begin < run.end_step)
-        for begin, _ in pairwise([*edges, facts.n_steps + 1])
-    }
-    mask = facts.problem.unavailable_in(step, facts.n_steps)
-    by_layout = [
-        not layout.memory_mask & mask and all(facts.problem.gpu.fits((*layout, *busy)) for busy in beside)
-        for layout in sets.table.layouts
-    ]
-    return np.array(by_layout)[sets.layout]
+    mask, table = facts.problem.unavailable_in(step, facts.n_steps), sets.table
+    beside = busy_in(runs, step, facts.n_steps)
+    fits = [table.memory & mask == 0, *(table.fits_beside(facts.problem.gpu, tuple(busy)) for busy in beside)]
+    return np.asarray(np.all(fits, axis=0)[sets.layout])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import mul
 from typing import Self
 
 import numpy as np
@@ -136,16 +137,14 @@ def _equal_shares(problem: Problem) -> Iterator[list[int]]:
     """The held sets that give every tenant the same multiset, grouped by that multiset, the largest first."""
     held_sets, shares = HeldSets.of(problem), dict[Multiset, list[int]]()
     for number in range(len(held_sets)):
-        held = [(0,) * len(problem.profile_names)] * len(problem.tenants)
-        for placement, tenant in held_sets.entries(number):
-            unit = multiset_of(problem, [placement.profile.name])
-            held[tenant] = tuple(map(sum, zip(held[tenant], unit, strict=True)))
-        if len(set(held)) == 1:
-            shares.setdefault(held[0], []).append(number)
-    slices = [problem.gpu.profile(name).compute_slices for name in problem.profile_names]
+        held = [(tenant, placement.profile.name) for placement, tenant in held_sets.entries(number)]
+        own = [multiset_of(problem, [name for m, name in held if m == n]) for n in range(len(problem.tenants))]
+        if len(set(own)) == 1:
+            shares.setdefault(own[0], []).append(number)
 
     def size(multiset: Multiset) -> tuple[int, int]:
-        return sum(n * own for n, own in zip(multiset, slices, strict=True)), -sum(multiset)
+        slices = (profile.compute_slices for profile in problem.profiles)
+        return sum(map(mul, multiset, slices)), -sum(multiset)
 
     for multiset in sorted(shares, key=size, reverse=True):
         yield shares[multiset]

@@ -25,7 +25,7 @@ import numpy as np
 from executor.mig import Placement
 from planner.arrays import Bools, Floats, Int64s
 from planner.counts import multiset_of
-from planner.engines.physical.held_sets import Entries, Held, HeldSets, LayoutTable
+from planner.engines.physical.held_sets import Entries, Held, HeldSets
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts
 from planner.plan import MigPlan
 from planner.problem import Retraining
@@ -93,13 +93,13 @@ def _wanted(facts: WindowFacts, plan: MigPlan) -> Int64s:
 
 def _schedule(facts: WindowFacts, plan: MigPlan) -> Schedule:
     """The plan's retrainings."""
-    found = []
-    for m, schedule in enumerate(plan.schedules):
-        if (run := schedule.retraining) is not None:
-            level = 1 + [option.name for option in facts.problem.tenants[m].options].index(run.option)
-            start, end = facts.first_step + run.start_step, facts.first_step + run.end_step
-            found.append(Retraining(m, level, run.profile, start, end))
-    return tuple(found)
+    tenants, first = facts.problem.tenants, facts.first_step
+    runs = ((m, schedule.retraining) for m, schedule in enumerate(plan.schedules))
+    return tuple(
+        Retraining(m, tenants[m].level_of(run.option), run.profile, first + run.start_step, first + run.end_step)
+        for m, run in runs
+        if run is not None
+    )
 
 
 @dataclass(frozen=True)
@@ -108,22 +108,22 @@ class _Ground:
 
     facts: WindowFacts
     sets: HeldSets
-    table: LayoutTable
     columns: Int64s
     _fitting: dict[tuple[frozenset[Placement], int], Bools] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: WindowFacts) -> _Ground:
         sets = HeldSets.of(facts.problem)
-        return cls(facts, sets, sets.table, sets.columns(facts.gains))
+        return cls(facts, sets, sets.columns(facts.gains))
 
     def layouts_beside(self, busy: frozenset[Placement], start_step: int, end_step: int) -> Bools:
         """Whether each layout fits beside these retrainings, and others' instances then, ``(n_layouts,)``."""
         mask = self.facts.problem.unavailable_in(start_step, end_step)
         if (busy, mask) not in self._fitting:
-            gpu, ordered = self.facts.problem.gpu, sorted(busy, key=_sort_key)
+            table, ordered = self.sets.table, sorted(busy, key=lambda place: place.sort_key)
             # Where others' instances come only later, a retraining may have ended by then.
-            self._fitting[busy, mask] = self.table.fits_beside(gpu, ordered) & (self.table.memory & mask == 0)
+            fits = table.fits_beside(self.facts.problem.gpu, ordered)
+            self._fitting[busy, mask] = fits & (table.memory & mask == 0)
         return self._fitting[busy, mask]
 
     def fitting(self, placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> Bools:
@@ -136,25 +136,18 @@ class _Ground:
     def capacity(self) -> tuple[Floats, ...]:
         """C in requests by the columns of each tenant's gain table."""
         problem = self.facts.problem
-        return tuple(
-            problem.step_s
-            * np.array(table.multisets)
-            @ np.array([tenant.capability_rps.get(name, 0.0) for name in problem.profile_names])
-            for tenant, table in zip(problem.tenants, self.facts.gains, strict=True)
-        )
+        pairs = zip(problem.tenants, self.facts.gains, strict=True)
+        return tuple(problem.step_s * np.array(table.multisets) @ problem.rates_rps(tenant) for tenant, table in pairs)
 
     @cached_property
     def parts(self) -> tuple[Int64s, Int64s, Floats]:
         """By held set and instance: a code of placement and owner (−1 beyond the end), memory mask, capability."""
-        places = sorted({place for layout in self.sets.table.layouts for place in layout}, key=_sort_key)
+        places, owners = self.sets.table.places, self.sets.owners
         rates = np.zeros((len(places) + 1, len(self.facts.problem.tenants) + 1))
         for m, tenant in enumerate(self.facts.problem.tenants):
             rates[:-1, m] = [tenant.capability_rps.get(place.profile.name, 0.0) for place in places]
         masks = np.array([*(place.memory_mask for place in places), 0], dtype=np.int64)
-        number = np.full((len(self.sets.table.layouts), self.sets.owners.shape[1]), len(places), dtype=np.int64)
-        for row, layout in zip(number, self.sets.table.layouts, strict=True):
-            row[: len(layout)] = [places.index(place) for place in layout]
-        at, owners = number[self.sets.layout], self.sets.owners
+        at = self.sets.table.place_of[self.sets.layout]  # −1 beyond the end, where all is 0
         return np.where(owners >= 0, at * len(rates[0]) + owners, -1), masks[at], rates[at, owners]
 
     def nearest_to(self, candidates: Bools, current: int | None, busy: frozenset[Placement]) -> int:
@@ -202,7 +195,7 @@ class _Ground:
 
     @cached_property
     def _counts(self) -> Int64s:
-        return self.table.counts(self.facts.problem.profile_names)
+        return self.sets.table.counts(self.facts.problem.profile_names)
 
     def _total(self, columns: Sequence[int]) -> tuple[int, ...]:
         """The profiles that the tenants hold together."""
@@ -272,7 +265,3 @@ def _best(ground: _Ground, placed: PlacedSchedule[Placement], step: int, until: 
     value = np.where(fits, ground.served(placed, step, min(until, ground.facts.n_steps)), -np.inf)
     best = value.max(initial=-np.inf)
     return fits & (value >= best - 1e-9 * abs(best)) if np.isfinite(best) else fits
-
-
-def _sort_key(placement: Placement) -> tuple[int, str]:
-    return placement.sort_key
