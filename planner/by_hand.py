@@ -23,9 +23,8 @@ def inference(
     owner = problem.owner(problem.holder_of[problem.tenant_names.index(tenant.name)])
     serve_step = create_step + problem.warm_up_steps(tenant)
     if create_step == 0:
-        pairs = zip(problem.opening.held, problem.kept_at_start, strict=True)
-        held = {kept: item.serve_step for item, kept in pairs}
-        serve_step = held.get((placement, owner), serve_step) if problem.initial else 0
+        kept = problem.kept_at_start.get((placement, owner))
+        serve_step = kept.serve_step if kept is not None else serve_step if problem.initial else 0
     return Lifetime(placement, owner, create_step, serve_step, problem.n_steps if end_step is None else end_step)
 
 

@@ -52,7 +52,7 @@ class Course:
         """Those of them that serve it, ``(n_steps, n_profiles)``; fewer while some warm up."""
         joins_at = self.problem.joins_at
         return self._counts(
-            (item, item.serve_step if item.create_step else max(item.serve_step, joins_at(item.placement, self.tenant)))
+            (item, max(item.serve_step, 0 if item.create_step else joins_at(item.placement, self.tenant)))
             for item in self.lifetimes
         )
 
@@ -147,7 +147,7 @@ def opening_columns(problem: Problem, tenant: TenantTerms, table: GainTable, n_s
     """The table's column of what serves the tenant in each of the first steps, while the initial set is held."""
     names, rates = problem.profile_names, problem.capability_rps(tenant)
     counts = np.zeros((n_steps, len(names)), dtype=np.int64)
-    for item, (place, owner) in zip(problem.opening.held, problem.kept_at_start, strict=True):
+    for (place, owner), item in problem.kept_at_start.items():
         if tenant.name in item.members and tenant.name in owner.members and place.profile.name in rates:
             counts[item.serve_step :, names.index(place.profile.name)] += 1
     return column_of(problem, table, counts)

@@ -368,7 +368,7 @@ def next_epoch_step(problem: Problem, lifetimes: Sequence[Lifetime], before_step
     held = [item for item in lifetimes if item.is_inference and item.create_step < item.end_step]
     epochs = {step for item in held for step in (item.create_step, item.end_step) if 0 < step < before_step}
     at_start = {(item.placement, item.owner) for item in held if item.create_step == 0}
-    if problem.initial is not None and at_start != set(problem.kept_at_start):
+    if problem.initial is not None and at_start != problem.kept_at_start.keys():
         epochs.add(0)
     if problem.is_repartitioned and problem.opening.next_epoch_step < before_step:
         epochs.add(problem.opening.next_epoch_step)

@@ -508,12 +508,11 @@ class Problem:
         found = ((item, {by_name[name] for name in item.members}) for item in self.opening.held)
         return tuple(max(holders, key=lambda holder: rank(item, holder)) for item, holders in found)
 
-    @property
-    def kept_at_start(self) -> tuple[tuple[Placement, Owner], ...]:
-        """Each instance held when the window opens, with the holder that keeps it."""
-        return tuple(
-            (item.placement, self.owner(heir)) for item, heir in zip(self.opening.held, self.heirs, strict=True)
-        )
+    @cached_property
+    def kept_at_start(self) -> Mapping[tuple[Placement, Owner], HeldInstance]:
+        """Each instance held when the window opens, in order, by its placement and the holder that keeps it."""
+        pairs = zip(self.opening.held, self.heirs, strict=True)
+        return {(item.placement, self.owner(heir)): item for item, heir in pairs}
 
     @cached_property
     def is_repartitioned(self) -> bool:

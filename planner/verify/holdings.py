@@ -86,7 +86,7 @@ def counts_at_start(problem: Problem, tenant: TenantTerms, step: int, *, of_all:
     With ``of_all`` as far as it serves any of the tenant's pool.
     """
     names = () if problem.paper_initial is None else problem.paper_initial.held.get(tenant.name, ())
-    for item, (place, owner) in zip(problem.opening.held, problem.kept_at_start, strict=True):
+    for (place, owner), item in problem.kept_at_start.items():
         is_own = tenant.name in owner.members and place.profile.name in problem.capability_rps(tenant)
         if is_own and (of_all or tenant.name in item.members) and item.serve_step <= step:
             names += (place.profile.name,)
@@ -173,9 +173,7 @@ def serving(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> tuple[li
         name = item.placement.profile.name
         if item.is_inference and tenant.name in item.owner.members and name in names:
             # A member that has no process yet in what its pool keeps joins later.
-            since = (
-                item.serve_step if item.create_step else max(item.serve_step, problem.joins_at(item.placement, tenant))
-            )
+            since = max(item.serve_step, 0 if item.create_step else problem.joins_at(item.placement, tenant))
             held[item.create_step : item.end_step, names.index(name)] += 1
             serves[since : item.end_step, names.index(name)] += 1
     start = counts_at_start(problem, tenant, 0)

@@ -43,7 +43,7 @@ def _unreadable_schedule(problem: Problem, schedule: TenantSchedule) -> Iterator
 def _unreadable_lifetime(problem: Problem, item: Lifetime) -> Iterator[Violation]:
     where, tenant, create, end = item.placement, item.owner.tenant, item.create_step, item.end_step
     # What the window starts with and drops at step 0 may be listed as empty.
-    is_dropped = item.is_inference and create == end == 0 and (where, item.owner) in _kept_at_start(problem)
+    is_dropped = item.is_inference and create == end == 0 and (where, item.owner) in problem.kept_at_start
     if item.owner not in _owners(problem, item.owner.task):
         known = ", ".join(f"{'+'.join(owner.members)}" for owner in _owners(problem, item.owner.task))
         yield Violation(
@@ -55,11 +55,6 @@ def _unreadable_lifetime(problem: Problem, item: Lifetime) -> Iterator[Violation
         yield Violation(Rule.SHAPE, message, tenant, create)
     if where not in problem.gpu.placements(problem.gpu.profile_names):
         yield Violation(Rule.LAYOUT, f"{problem.gpu.name} has no placement {where}", tenant, create)
-
-
-def _kept_at_start(problem: Problem) -> dict[tuple[Placement, Owner], int]:
-    """The step from which what is held when the window opens serves, with who keeps it."""
-    return {kept: item.serve_step for item, kept in zip(problem.opening.held, problem.kept_at_start, strict=True)}
 
 
 def _owners(problem: Problem, task: Task) -> list[Owner]:
@@ -161,7 +156,8 @@ def _instance_violations(problem: Problem, lifetimes: Sequence[Lifetime]) -> Ite
         tenant, create = problem.tenants[problem.tenant_names.index(item.owner.tenant)], item.create_step
         due = create + (problem.warm_up_steps if item.is_inference else problem.retraining_warm_up_steps)(tenant)
         if item.is_inference and create == 0:
-            due = _kept_at_start(problem).get((item.placement, item.owner), due) if problem.initial else 0
+            kept = problem.kept_at_start.get((item.placement, item.owner))
+            due = kept.serve_step if kept is not None else due if problem.initial else 0
         if item.serve_step != due and not continues(problem, item):
             message = f"{item.placement} is ready at step {item.serve_step}, not {due}"
             yield Violation(Rule.WARM_UP, message, tenant.name, create)
@@ -174,7 +170,7 @@ def _epoch_violations(problem: Problem, plan: MigPlan, inference: Sequence[Lifet
     """Epochs are at least Ω apart, the first not before the initial state allows it, the next one as promised."""
     epochs = {s for item in inference for s in (item.create_step, item.end_step) if 0 < s < problem.n_steps}
     held = {(item.placement, item.owner) for item in inference if item.create_step == 0}
-    epochs |= {0} if problem.initial is not None and held != _kept_at_start(problem).keys() else set()
+    epochs |= {0} if problem.initial is not None and held != problem.kept_at_start.keys() else set()
     allowed_from = problem.opening.next_epoch_step
     # Members' processes that are missing in what is kept start as soon as the held set may change.
     epochs |= {allowed_from} if problem.is_repartitioned else set()
