@@ -63,17 +63,11 @@ class Ekya(SharePolicy):
         """What is left when no theft is worth anything any more, and what that is worth."""
         value = expected_worth(moment, mean_rps, held)
         while True:
-            better = max(
-                (
-                    (expected_worth(moment, mean_rps, stolen), -number, stolen)
-                    for number, stolen in enumerate(_thefts(moment.tenants, held))
-                ),
-                key=lambda item: item[:2],
-                default=None,
-            )
-            if better is None or better[0] <= value + 1e-9 * abs(value):
+            tried = ((expected_worth(moment, mean_rps, stolen), stolen) for stolen in _thefts(moment.tenants, held))
+            best, stolen = max(tried, key=lambda item: item[0], default=(value, held))
+            if best <= value + 1e-9 * abs(value):
                 return value, held
-            value, _, held = better
+            value, held = best, stolen
 
 
 def _mean_rps(moment: Moment) -> list[float]:

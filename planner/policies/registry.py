@@ -68,8 +68,8 @@ def policy_of(named: str) -> Policy | SharePolicy | TurnPolicy:
     """
     if named.endswith(".py"):
         return policy_in(named)
-    name = spelled_as(named, [*POLICIES, *VARIANTS])
     known = {**POLICIES, **VARIANTS}
+    name = spelled_as(named, known)
     if name not in known:
         hint = did_you_mean(named, known)
         raise PolicyError(f"policy {named!r}{hint}: known are {', '.join(known)}, or a file that ends in .py")

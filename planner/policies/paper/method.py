@@ -115,7 +115,7 @@ def paper_problem(problem: Problem, overhead_s: Sequence[float]) -> Problem:
 
     Each retraining takes as many steps as it does physically, start-up included; gains are min(a, C).
     """
-    first = min(problem.physical_initial.next_epoch_step if problem.physical_initial else 0, problem.n_steps)
+    first = min(problem.opening.next_epoch_step, problem.n_steps)
     return replace(
         problem,
         n_steps=problem.n_steps - first,
@@ -139,12 +139,6 @@ def _paper_tenant(problem: Problem, tenant: TenantTerms, psi_s: float, first: in
 
 
 def _paper_state(problem: Problem) -> PaperState | None:
-    if problem.physical_initial is None:
-        return None
-    held = problem.physical_initial.held
-    return PaperState(
-        {
-            name: tuple(item.placement.profile.name for item in held if item.tenant == name)
-            for name in problem.tenant_names
-        }
-    )
+    held = [(item.tenant, item.placement.profile.name) for item in problem.opening.held]
+    by_tenant = {own: tuple(profile for name, profile in held if name == own) for own in problem.tenant_names}
+    return None if problem.initial is None else PaperState(by_tenant)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import combinations
+from operator import add
 
 from executor.mig import Placement
+from planner.course import in_order
 from planner.engines.physical.held_sets import Entries, Held
 from planner.engines.physical.plan import lifetimes, objective
 from planner.engines.schedule import PlacedSchedule, WindowFacts
@@ -73,8 +76,7 @@ def _on_idle_slices(
     facts: WindowFacts, placed: PlacedSchedule[Placement], held: Entries, new: Entries, ahead: int
 ) -> Entries:
     """The most capable part of ``new`` that fits beside what is held and retrains in the Ω steps from ``ahead`` on."""
-    ordered = sorted(new, key=lambda entry: (*entry[0].sort_key, entry[1]))
-    parts = [frozenset(part) for n in range(len(ordered), 0, -1) for part in combinations(ordered, n)]
+    parts = [frozenset(part) for n in range(len(new), 0, -1) for part in combinations(in_order(new), n)]
     moments, until = busy_in(placed, ahead, ahead + facts.epoch_steps), ahead + facts.epoch_steps
 
     def fits(part: Entries) -> bool:
@@ -104,16 +106,12 @@ class WarmUps:
 
     def __add__(self, other: WarmUps) -> WarmUps:
         """The sums of both."""
-        return WarmUps(
-            self.idle_steps + other.idle_steps,
-            self.left_steps + other.left_steps,
-            self.exposed_steps + other.exposed_steps,
-        )
+        return WarmUps(*map(add, astuple(self), astuple(other)))
 
     @property
     def steps(self) -> int:
         """All of them."""
-        return self.idle_steps + self.left_steps + self.exposed_steps
+        return sum(astuple(self))
 
 
 def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
@@ -126,25 +124,23 @@ def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = 
         before: The same for the window before, which says what was held at step 0; ``None`` stands for nothing.
         tenant: Count only this tenant's instances.
     """
-    old = {} if before is None else _held_at_end(before)
+    old = set() if before is None else _held_at_end(before)
     inference = [item for item in plan.lifetimes if item.is_inference and item.create_step < item.end_step]
-    continued = {_who(item) for item in inference if item.create_step == 0} & old.keys()
+    continued = {_who(item) for item in inference if item.create_step == 0} & old
     given_up = {item.end_step for item in plan.lifetimes if item.is_inference}
     left = {item.end_step for item in plan.lifetimes if not item.is_inference}
-    if old.keys() - continued:
+    if old - continued:
         given_up.add(0)
-    if before is not None and any(_ends_with(before, item) for item in before.lifetimes):
+    if before is not None and any(run.end_step >= before.n_steps for run in before.lifetimes if not run.is_inference):
         left.add(0)
-    total = WarmUps()
+    steps = Counter[str]()
     for item in inference:
         is_started = item.create_step > 0 or _who(item) not in continued
         if is_started and tenant in (None, item.owner.tenant):
-            steps, at = min(item.serve_step, item.end_step) - item.create_step, item.create_step
-            if at in given_up:
-                total += WarmUps(exposed_steps=steps)
-            else:
-                total += WarmUps(left_steps=steps) if at in left else WarmUps(idle_steps=steps)
-    return total
+            at = item.create_step
+            kind = "exposed_steps" if at in given_up else "left_steps" if at in left else "idle_steps"
+            steps[kind] += min(item.serve_step, item.end_step) - at
+    return WarmUps(**steps)
 
 
 def fed_back_overhead_s(problem: Problem, plans: Sequence[MigPlan]) -> tuple[float, ...]:
@@ -163,14 +159,9 @@ def _last_idle_share(tenant: str, plans: Sequence[MigPlan]) -> float:
     return 0.0
 
 
-def _ends_with(plan: MigPlan, item: Lifetime) -> bool:
-    """Whether it is a retraining that leaves its slices at the end of the window."""
-    return not item.is_inference and item.end_step >= plan.n_steps
-
-
 def _who(item: Lifetime) -> tuple[object, str]:
     return item.placement, item.owner.tenant
 
 
-def _held_at_end(plan: MigPlan) -> dict[tuple[object, str], Lifetime]:
-    return {_who(item): item for item in plan.lifetimes if item.is_inference and item.end_step >= plan.n_steps}
+def _held_at_end(plan: MigPlan) -> set[tuple[object, str]]:
+    return {_who(item) for item in plan.lifetimes if item.is_inference and item.end_step >= plan.n_steps}
