@@ -26,6 +26,7 @@ from planner.problem import (
     RetrainingOption,
     TenantTerms,
     default_switch_s,
+    with_arrivals,
 )
 from planner.unavailable import Unavailable
 from workloads.tenants import Tenant, most_instances
@@ -195,9 +196,7 @@ def with_forecast(
 
     ``pools`` are those that it was made with.
     """
-    pairs = zip(problem.tenants, forecast.mean_rps.T, strict=True)
-    expected = tuple(replace(terms, arrivals_rps=rates) for terms, rates in pairs)
-    return _with_gains(replace(problem, tenants=expected, gains=None), tenants, forecast, risk, pools)
+    return _with_gains(with_arrivals(problem, forecast.mean_rps), tenants, forecast, risk, pools)
 
 
 def _with_gains(

@@ -663,6 +663,12 @@ def with_measured_overhead(problem: Problem, measured_s: Mapping[str, float]) ->
     return replace(problem, tenants=tenants, gains=gains)
 
 
+def with_arrivals(problem: Problem, rates_rps: Floats) -> Problem:
+    """The problem with other arrivals, ``(n_steps, n_tenants)``, and no gain tables."""
+    pairs = zip(problem.tenants, rates_rps.T, strict=True)
+    return replace(problem, tenants=tuple(replace(own, arrivals_rps=rates) for own, rates in pairs), gains=None)
+
+
 def without_floors(problem: Problem) -> Problem:
     """The problem as it would be without floors of in-time answers."""
     if not problem.has_floors:

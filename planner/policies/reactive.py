@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from planner.gains import gain_tables
 from planner.plan import MigPlan
 from planner.policies.paper.realised import busy_in
 from planner.policies.policy import Knows, Policy, Window
-from planner.problem import Problem, without_floors
+from planner.problem import Problem, with_arrivals, without_floors
 from planner.solve import solve
 
 
@@ -92,11 +92,7 @@ class Reactive(Policy):
 
 def _at_load(problem: Problem, rates_rps: Floats) -> Problem:
     """The problem if these rates came in every step."""
-    tenants = tuple(
-        replace(tenant, arrivals_rps=np.full(problem.n_steps, rate))
-        for tenant, rate in zip(problem.tenants, rates_rps, strict=True)
-    )
-    return replace(problem, tenants=tenants, gains=None)
+    return with_arrivals(problem, np.tile(rates_rps, (problem.n_steps, 1)))
 
 
 def _fits(facts: WindowFacts, sets: HeldSets, runs: PlacedSchedule[Placement], step: int) -> Bools:

@@ -18,7 +18,7 @@ from planner.engines.schedule import WindowFacts
 from planner.errors import EngineError
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
-from planner.problem import Problem, without_floors
+from planner.problem import Problem, with_arrivals, without_floors
 from planner.solve import solve
 
 
@@ -87,13 +87,8 @@ def _past_windows(problem: Problem, past_rps: Floats) -> list[Problem]:
         past_rps = np.array([tenant.arrivals_rps for tenant in problem.tenants]).T
     elif len(past_rps) < n_steps:
         past_rps = np.resize(past_rps, (n_steps, past_rps.shape[1]))
-    found = []
-    for end in range(len(past_rps), n_steps - 1, -n_steps):
-        tenants = tuple(
-            replace(tenant, arrivals_rps=past_rps[end - n_steps : end, m]) for m, tenant in enumerate(problem.tenants)
-        )
-        found.append(replace(problem, tenants=tenants, initial=None, gains=None))
-    return found
+    first, ends = replace(problem, initial=None), range(len(past_rps), n_steps - 1, -n_steps)
+    return [with_arrivals(first, past_rps[end - n_steps : end]) for end in ends]
 
 
 @dataclass(frozen=True)
