@@ -95,7 +95,7 @@ class TimeSharing(TurnPolicy):
 
         Where there are very many ways to retrain, the longest turn is the one that is best with few of them.
         """
-        choices = list(self._choices(tenants))
+        choices = self._choices(tenants)
         rest = _ranked(tenants, window_s)[MOST_SEARCHED:]
         later = {index for index, _, _ in rest}
         searched = [replace(one, retraining=None) if n in later else one for n, one in enumerate(tenants)]
@@ -113,18 +113,12 @@ class TimeSharing(TurnPolicy):
         best = max(range(len(fluids)), key=lambda place: fluids[place].value)
         return fluids[best] if few == many else _Fluid(tenants, many, *choices[best], window_s, longer)
 
-    def _choices(self, tenants: Sequence[TurnTenant]) -> Iterator[tuple[tuple[int, ...], float]]:
+    def _choices(self, tenants: Sequence[TurnTenant]) -> list[tuple[tuple[int, ...], float]]:
         """The longest training steps that come into question, with the batch limits beside which they leave SLOs."""
-        longer = 1.0 + self.turn_cost
-        steps_s = {longer * s for t in tenants if t.retraining is not None for s in t.retraining.step_s.values()}
-        found = False
-        for step_s in sorted(steps_s) or [0.0]:
-            limits = self._limits(tenants, step_s)
-            if limits is not None:
-                found = True
-                yield limits, step_s
-        if not found:
-            yield tuple(min(tenant.serving_s) for tenant in tenants), min(steps_s, default=0.0)
+        asked, longer = [own.retraining for own in tenants if own.retraining is not None], 1.0 + self.turn_cost
+        steps_s = sorted({longer * seconds for own in asked for seconds in own.step_s.values()}) or [0.0]
+        found = [(limits, step_s) for step_s in steps_s if (limits := self._limits(tenants, step_s)) is not None]
+        return found or [(tuple(min(tenant.serving_s) for tenant in tenants), steps_s[0])]
 
     def _limits(self, tenants: Sequence[TurnTenant], step_s: float) -> tuple[int, ...] | None:
         """The batch limits with which the GPU is least busy; ``None`` where none meet all SLOs.
@@ -203,8 +197,7 @@ class _Fluid:
             if gain <= 0 and not retraining.is_required:
                 continue
             paced = in_steps(index, retraining, option, self._longest_s, self._longer)
-            none = np.empty(0, np.int64), np.empty(0)
-            retrainings += [replace(own, due_s=window_s) for own in _Job(0, 0, paced, *none).in_phases]
+            retrainings += [replace(own, due_s=window_s) for own in _in_phases(paced)]
         return TurnSchedule(self.course.limits, tuple(retrainings), self._worth(retrainings))
 
     def _job(self, place: int, way: int, paced: PacedRetraining) -> _Job:
@@ -241,7 +234,7 @@ class _Fluid:
         """What is served until the job is due, its checkpoints included, ``(n_lengths, N_PARTS)``: by first part."""
         job = self._jobs[number]
         found: Floats = np.zeros((len(job.n_parts), N_PARTS))
-        during = [job.with_checkpoint(accuracies, reached) for _, _, reached in job.phases]
+        during = [job.with_checkpoint(accuracies, reached) for _, _, reached in _phases(job.paced)]
         for phase, own in enumerate([*during, job.after(accuracies)]):
             for worth, who in self._layers(own):
                 if (who, number) not in self._known_s:
@@ -255,7 +248,7 @@ class _Fluid:
         Shapes: each ``(n_lengths, N_PARTS)``.
         """
         so_far_s, work_s = self._so_far_s(who), self._longer * job.paced.work_s
-        parts = [0.0, *(end for _, end, _ in job.phases), 1.0]
+        parts = [0.0, *(end for _, end, _ in _phases(job.paced)), 1.0]
         reached = [_reached(self._gaps_s, part * work_s) for part in parts[:-1]]
         reached.append(np.full_like(reached[0], math.inf))
         return [
@@ -320,7 +313,7 @@ class _Fluid:
             number, n_parts = self._choice[done, part].tolist()
             job, accuracies = self._jobs[number], self._accuracies(done)
             pace = float(job.paces[n_parts - job.n_parts[0]])
-            for own, (begin, end, reached) in zip(job.in_phases, job.phases, strict=True):
+            for own, (begin, end, reached) in zip(_in_phases(job.paced), _phases(job.paced), strict=True):
                 worths = self._worths(job.with_checkpoint(accuracies, reached))
                 parts = slice(math.floor(part + begin * n_parts), math.ceil(part + end * n_parts))
                 worth = self._least_worth_served(worths, 1.0 - self._longer * pace, parts)
@@ -331,7 +324,7 @@ class _Fluid:
             if required and not self._way_done(done, place):
                 ways = [job for job in self._jobs if job.place == place]
                 least = min(ways, key=lambda job: job.paced.work_s)
-                yield from (replace(own, due_s=window_s) for own in least.in_phases)
+                yield from (replace(own, due_s=window_s) for own in _in_phases(least.paced))
 
     def _least_worth_served(self, worths: Sequence[float], share: float, parts: slice) -> float:
         """The worth of the best paid of whom none are served in these parts, by mean rates; else of the worst paid.
@@ -377,22 +370,6 @@ class _Job:
     n_parts: Int64s
     paces: Floats
 
-    @property
-    def phases(self) -> list[tuple[float, float, float | None]]:
-        """Which part of its work is done before and after each phase; the checkpoint's accuracy that is served in it.
-
-        ``None`` before the first checkpoint.
-        """
-        checkpoints = self.paced.option.checkpoints
-        ends = [0.0, *(part for part, _ in checkpoints), 1.0]
-        return list(zip(ends, ends[1:], [None, *(accuracy for _, accuracy in checkpoints)], strict=False))
-
-    @property
-    def in_phases(self) -> Iterator[PacedRetraining]:
-        """One retraining after the other, each but the last up to a checkpoint."""
-        for begin, end, _ in self.phases:
-            yield replace(self.paced, work_s=(end - begin) * self.paced.work_s, checkpoint=None if end == 1 else end)
-
     def with_checkpoint(self, accuracies: Sequence[float], reached: float | None) -> Sequence[float]:
         """What the models give once a checkpoint gives that: it is served only where it is better."""
         index = self.paced.tenant_index
@@ -404,6 +381,22 @@ class _Job:
         """What the models give once it is done."""
         index, reached = self.paced.tenant_index, self.paced.option.accuracy_after
         return [reached if other == index else own for other, own in enumerate(accuracies)]
+
+
+def _phases(paced: PacedRetraining) -> list[tuple[float, float, float | None]]:
+    """Which part of its work is done before and after each phase; the checkpoint's accuracy that is served in it.
+
+    ``None`` before the first checkpoint.
+    """
+    checkpoints = paced.option.checkpoints
+    ends = [0.0, *(part for part, _ in checkpoints), 1.0]
+    return list(zip(ends, ends[1:], [None, *(accuracy for _, accuracy in checkpoints)], strict=False))
+
+
+def _in_phases(paced: PacedRetraining) -> Iterator[PacedRetraining]:
+    """One retraining after the other, each but the last up to a checkpoint."""
+    for begin, end, _ in _phases(paced):
+        yield replace(paced, work_s=(end - begin) * paced.work_s, checkpoint=None if end == 1 else end)
 
 
 def _by_part(tenant: TurnTenant, begin_s: float, part_s: float, window_s: float) -> Floats:
