@@ -475,11 +475,7 @@ class Problem:
 
     def pool_of(self, name: str) -> Pool | None:
         """The pool of the tenant of this name; ``None`` if it holds its own instances."""
-        return self._pool_by_member.get(name)
-
-    @cached_property
-    def _pool_by_member(self) -> Mapping[str, Pool]:
-        return {name: pool for pool in self.pools for name in pool.members}
+        return next((pool for pool in self.pools if name in pool.members), None)
 
     def capability_rps(self, tenant: TenantTerms) -> Mapping[str, float]:
         """Requests a second that one instance serves for the tenant, by the profiles that serve it, or its pool."""

@@ -63,12 +63,9 @@ def realised(facts: WindowFacts, plan: MigPlan) -> Realised | None:
     for placed in ground.ways(_schedule(facts, plan), wanted)[:MOST_TRIALS]:
         held = _walk(ground, wanted, placed)
         if held is not None:
-            return Realised(held, placed, _n_changes(plan))
+            changes = {span.from_step for schedule in plan.schedules for span in schedule.inference} - {0}
+            return Realised(held, placed, len(changes))
     return None
-
-
-def _n_changes(plan: MigPlan) -> int:
-    return len({span.from_step for schedule in plan.schedules for span in schedule.inference} - {0})
 
 
 def busy_in(placed: PlacedSchedule[Placement], start_step: int, end_step: int) -> frozenset[frozenset[Placement]]:
