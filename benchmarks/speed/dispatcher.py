@@ -59,8 +59,8 @@ class Echo:
 
 
 @contextmanager
-def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer[Answer], int]]:
-    """A client, and the process id of a dispatcher whose workers all serve."""
+def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer[Answer], int, Path]]:
+    """A client, the process id of a dispatcher whose workers all serve, and the folder with their sockets."""
     with tempfile.TemporaryDirectory() as named:
         folder = private_folder(Path(named))
         first = dispatcher.Setup(folder, ("bench",), monotonic())
@@ -75,7 +75,7 @@ def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer[Answer], int]]
         while n_serving < n_workers:
             heard = controller.receive(60.0)
             n_serving += sum(isinstance(one, Changed) and one.state is State.SERVING for one in heard)
-        yield client, processes[0].pid
+        yield client, processes[0].pid, folder
         controller.send(Finish())
         while not any(isinstance(one, Finished) for one in controller.receive(60.0)):
             pass
@@ -88,7 +88,7 @@ def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer[Answer], int]]
 def rates(n_workers: int, batch_limit: int, n_bytes: int) -> tuple[float, float]:
     """Requests a second on the clock, and by the dispatcher's CPU time."""
     payload, n_sent, n_answered = bytes(n_bytes), 0, 0
-    with site(n_workers, batch_limit) as (client, pid):
+    with site(n_workers, batch_limit) as (client, pid, _):
         before_s, begin_s = used_s(pid), monotonic()
         while n_answered < N_REQUESTS:
             while n_sent < min(n_answered + UNDER_WAY, N_REQUESTS):
@@ -102,7 +102,7 @@ def rates(n_workers: int, batch_limit: int, n_bytes: int) -> tuple[float, float]
 def overheads_ms(n_bytes: int) -> list[float]:
     """What a request alone takes there and back, ascending."""
     payload, taken_ms = bytes(n_bytes), []
-    with site(1, 8) as (client, _):
+    with site(1, 8) as (client, _, _):
         for number in range(N_ALONE):
             begin_s = monotonic()
             client.send(Request(number, "bench", begin_s, begin_s + SLO_S, payload, payload[:8]))

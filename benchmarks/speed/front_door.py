@@ -14,31 +14,19 @@ import json
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
 
-from benchmarks.speed.dispatcher import CURVE, GAP_S, MODEL, N_ALONE, SLO_S
+from benchmarks.speed.dispatcher import GAP_S, N_ALONE, SLO_S, site
 from executor.cpu.duty import used_s
 from executor.messages import as_text
-from workloads.live import dispatcher, front_door, worker
-from workloads.live.messages import (
-    TO_CLIENT,
-    TO_CONTROLLER,
-    Answer,
-    Changed,
-    Finish,
-    Finished,
-    Request,
-    State,
-    Watch,
-)
+from workloads.live import front_door
+from workloads.live.messages import Answer, Request
 from workloads.live.open_inference import Tensor
 from workloads.live.process import command
-from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, private_folder
+from workloads.live.wire import Peer
 
 N_RUNS = 3
 N_REQUESTS = 4000
@@ -48,41 +36,16 @@ CASES = ((64, False), (64, True), (150_528, True))
 
 
 @contextmanager
-def site(n_bytes: int) -> Iterator[tuple[Peer[Answer], str, int]]:
+def door(n_bytes: int) -> Iterator[tuple[Peer[Answer], str, int]]:
     """A client of a dispatcher with a worker, and address and process id of the front door beside it."""
-    with tempfile.TemporaryDirectory() as named:
-        folder = private_folder(Path(named))
-        tensors = Tensor("input", "UINT8", (n_bytes,)), Tensor("output", "UINT8", (8,))
-        tenant = front_door.Tenant("bench", 25.0, *tensors)
-        setups = {
-            "dispatcher": dispatcher.Setup(folder, ("bench",), monotonic()),
-            "worker": worker.Setup(folder, "w", "bench", MODEL, 32, *CURVE),
-            "front_door": front_door.Setup(folder, (tenant,)),
-        }
-        processes = [
-            subprocess.Popen(  # noqa: S603 - our own modules
-                command(f"workloads.live.{name}", as_text(setup)), stdout=subprocess.PIPE, text=True
-            )
-            for name, setup in setups.items()
-        ]
-        controller = Peer(folder, WORKERS, CONTROLLER, TO_CONTROLLER)
-        client = Peer(folder, CLIENTS, b"", TO_CLIENT)
-        controller.send(Watch())
-        while not any(isinstance(m, Changed) and m.state is State.SERVING for m in controller.receive(60.0)):
-            pass
-        door = processes[-1]
-        assert door.stdout is not None
-        yield client, json.loads(door.stdout.readline())["url"], door.pid
-        door.terminate()
-        controller.send(Finish())
-        while not any(isinstance(message, Finished) for message in controller.receive(60.0)):
-            pass
-        for process in processes:
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        controller.close()
-        client.close()
+    tensors = Tensor("input", "UINT8", (n_bytes,)), Tensor("output", "UINT8", (8,))
+    with site(1, 32) as (client, _, folder):
+        setup = as_text(front_door.Setup(folder, (front_door.Tenant("bench", 25.0, *tensors),)))
+        started = command("workloads.live.front_door", setup)
+        with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own module
+            assert process.stdout is not None
+            yield client, json.loads(process.stdout.readline())["url"], process.pid
+            process.terminate()
 
 
 def prepared(n_bytes: int, *, is_binary: bool) -> bytes:
@@ -127,7 +90,7 @@ def rates(n_bytes: int, *, is_binary: bool) -> tuple[float, float]:
             for _ in range(N_REQUESTS // N_CLIENTS):
                 answer(connection, request)
 
-    with site(n_bytes) as (_, url, pid):
+    with door(n_bytes) as (_, url, pid):
         clients = [Thread(target=ask) for _ in range(N_CLIENTS)]
         before_s, begin_s = used_s(pid), monotonic()
         for client in clients:
@@ -140,7 +103,7 @@ def rates(n_bytes: int, *, is_binary: bool) -> tuple[float, float]:
 def overheads_ms(n_bytes: int, *, is_binary: bool) -> tuple[float, float]:
     """What a request alone takes, in the median: by the door, and by the dispatcher alone."""
     by_door, by_dispatcher, request = [], [], prepared(n_bytes, is_binary=is_binary)
-    with site(n_bytes) as (client, url, _), asked(url) as connection:
+    with door(n_bytes) as (client, url, _), asked(url) as connection:
         for number in range(N_ALONE):
             begin_s = monotonic()
             answer(connection, request)
@@ -157,7 +120,7 @@ def overheads_ms(n_bytes: int, *, is_binary: bool) -> tuple[float, float]:
 def main() -> None:
     """Print a table: the median and the best of ``N_RUNS`` runs a case."""
     if sys.argv[1:] == ["--url"]:
-        with site(64) as (_, url, _):
+        with door(64) as (_, url, _):
             print(url, flush=True)
             sys.stdin.readline()
         return
