@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from types import MappingProxyType
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrator.log.changes import INFERENCE, Instance, changes_in
+from migrator.log.changes import Instance, serving_instances
 from migrator.log.records import Finished, Tenant, WindowStarted
 from migrator.log.runlog import ReadLog
 from workloads.arrays import FloatArray
@@ -31,8 +31,6 @@ from workloads.serving.tally import Added
 
 PoolRates = Mapping[tuple[tuple[str, ...], str], Mapping[str, float]]
 """By a pool's members and a profile, what an instance would answer of each member if it served no other."""
-
-NO_POOLS: PoolRates = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,26 +112,16 @@ class Account(Added):
 
 def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
     """By tenant, the account of all windows up to the last settled one, one after the other; void ones are 0."""
-    instances = [item for change in changes_in(log) for item in change.begun if item.task == INFERENCE]
-    return {
-        tenant.name: _account(log, tenant, [item for item in instances if item.tenant == tenant.name])
-        for tenant in log.header.tenants
-    }
+    instances = serving_instances(log)
+    return {tenant.name: _account(log, tenant, instances[tenant.name]) for tenant in log.header.tenants}
 
 
 def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> SecondAccounts:
     name, window_s = tenant.name, round(log.header.window_s)
-    settled = log.settled
-    starts_s = np.arange(window_s * (1 + max(settled, default=-1)), dtype=np.float64)
-
-    def counts(key: str) -> FloatArray:
-        found = np.zeros(len(starts_s))
-        for window, closing in settled.items():
-            found[window * window_s : (window + 1) * window_s] = getattr(closing.tenants[name], key)
-        return found
-
+    starts_s = np.arange(window_s * (1 + max(log.settled, default=-1)), dtype=np.float64)
+    counts = partial(counts_of, log, name, n_seconds=len(starts_s))
     if log.header.sharing == "instances":
-        serving, changing = could_serve(tenant, instances, starts_s, pool_rates_rps(log))
+        serving, changing = could_serve(log, tenant, instances, starts_s)
     else:
         serving, changing = counts("could_serve"), counts("changing")
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
@@ -142,6 +130,14 @@ def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> Sec
             first, end = np.searchsorted(starts_s, [ended.finish_s, (ended.window + 1) * window_s])
             is_new[first:end] = True
     return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
+
+
+def counts_of(log: ReadLog, tenant: str, key: str, n_seconds: int, missing: float = 0.0) -> FloatArray:
+    """What windows counted of a tenant by second, ``(n_seconds,)``; ``missing`` where nothing is known of it."""
+    found, window_s = np.full(n_seconds, missing), round(log.header.window_s)
+    for window, closing in log.settled.items():
+        found[window * window_s : (window + 1) * window_s] = getattr(closing.tenants[tenant], key) or missing
+    return found
 
 
 def waits_for_others(log: ReadLog, known: Mapping[str, SecondAccounts]) -> dict[str, FloatArray]:
@@ -153,18 +149,12 @@ def waits_for_others(log: ReadLog, known: Mapping[str, SecondAccounts]) -> dict[
     """
     if not any(counts.others_share for closing in log.settled.values() for counts in closing.tenants.values()):
         return {}
-    instances = [item for change in changes_in(log) for item in change.begun if item.task == INFERENCE]
-    window_s, rates, found = round(log.header.window_s), pool_rates_rps(log), dict[str, FloatArray]()
+    instances, found = serving_instances(log), dict[str, FloatArray]()
     for tenant in log.header.tenants:
         own = known[tenant.name]
-        shares = np.zeros(len(own.arrivals))
-        for window, closing in log.settled.items():
-            if others_share := closing.tenants[tenant.name].others_share:
-                shares[window * window_s : (window + 1) * window_s] = others_share
-        found[tenant.name] = shares
+        found[tenant.name] = shares = counts_of(log, tenant.name, "others_share", len(own.arrivals))
         if shares.any():
-            starts_s = np.arange(len(shares), dtype=np.float64)
-            could, _ = could_serve(tenant, [one for one in instances if one.tenant == tenant.name], starts_s, rates)
+            could, _ = could_serve(log, tenant, instances[tenant.name], np.arange(len(shares), dtype=np.float64))
             beyond, beyond_left = (np.maximum(own.arrivals - one, 0.0) for one in (could, could * (1.0 - shares)))
             found[tenant.name] = np.minimum(beyond_left - beyond, own.queueing)
     return found
@@ -177,14 +167,14 @@ def account_in(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Itera
     return sum(each, Account())
 
 
-def pool_rates_rps(log: ReadLog) -> PoolRates:
+def _pool_rates_rps(log: ReadLog) -> PoolRates:
     """Those of all pools that windows were planned with."""
     pools = (pool for started in log.of(WindowStarted) for pool in started.pools)
     return {(pool.members, profile): rates for pool in pools for profile, rates in pool.capability_rps.items()}
 
 
 def could_serve(
-    tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray, pools: PoolRates = NO_POOLS
+    log: ReadLog, tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
 
@@ -193,7 +183,7 @@ def could_serve(
     An instance whose worker has failed does neither until the worker is ready again. One of a pool counts as if its
     turns were all the tenant's.
     """
-    serving, changing = np.zeros(len(starts_s)), np.zeros(len(starts_s))
+    serving, changing, pools = np.zeros(len(starts_s)), np.zeros(len(starts_s)), _pool_rates_rps(log)
     for item in instances:
         if len(item.members) > 1:
             rate_rps = pools.get((item.members, item.profile), {}).get(tenant.name, 0.0)
@@ -209,7 +199,8 @@ def could_serve(
 def _add(total: FloatArray, rate_rps: float, starts_s: FloatArray, begin_s: float, end_s: float) -> None:
     """Add what is served at this rate in [begin, end) to each second's total; others are not touched."""
     touched = slice(*np.searchsorted(starts_s, [begin_s - 1, end_s]).tolist())
-    total[touched] += rate_rps * _overlap(starts_s[touched], begin_s, end_s)
+    lasts_s = np.minimum(starts_s[touched] + 1, end_s) - np.maximum(starts_s[touched], begin_s)
+    total[touched] += rate_rps * np.clip(lasts_s, 0.0, 1.0)
 
 
 def second_accounts(
@@ -240,9 +231,3 @@ def second_accounts(
         queueing=missed - capacity - reconfiguration,
         forecast=np.zeros(len(arrivals)),
     )
-
-
-def _overlap(starts_s: FloatArray, begin_s: float, end_s: float) -> FloatArray:
-    """How much of each second lies in [begin, end)."""
-    found: FloatArray = np.clip(np.minimum(starts_s + 1, end_s) - np.maximum(starts_s, begin_s), 0.0, 1.0)
-    return found

@@ -124,6 +124,14 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
     return tuple(changes)
 
 
+def serving_instances(log: ReadLog) -> dict[str, list[Instance]]:
+    """By tenant, in the log's order, all its inference instances, in the order in which they begin."""
+    found: dict[str, list[Instance]] = {tenant.name: [] for tenant in log.header.tenants}
+    for item in (item for change in changes_in(log) for item in change.begun if item.task == INFERENCE):
+        found[item.tenant].append(item)
+    return found
+
+
 def _instances_in(log: ReadLog) -> dict[str, list[list[Instance]]]:
     """By id, those of each time in which the same tenants held it, in order."""
     changes = log.of(Change)

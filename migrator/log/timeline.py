@@ -12,8 +12,8 @@ import numpy as np
 from executor.catalogue import gpu_model
 from executor.mig import Placement
 from migrator.log import records
-from migrator.log.account import could_serve, pool_rates_rps
-from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
+from migrator.log.account import could_serve, counts_of
+from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in, serving_instances
 from migrator.log.live import known_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import by_second
@@ -222,52 +222,33 @@ def _accuracies(log: ReadLog) -> dict[str, list[_Step]]:
 
 def courses(log: ReadLog) -> dict[str, TenantTrack]:
     """By tenant, in the log's order."""
-    changes = changes_in(log)
-    instances = [item for change in changes for item in change.begun if item.task == INFERENCE]
-    accuracies = _accuracies(log)
+    instances, accuracies = serving_instances(log), _accuracies(log)
     return {
-        tenant.name: _course(
-            log, tenant, [one for one in instances if one.tenant == tenant.name], accuracies[tenant.name]
-        )
+        tenant.name: _course(log, tenant, instances[tenant.name], accuracies[tenant.name])
         for tenant in log.header.tenants
     }
 
 
 def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance], steps: Sequence[_Step]) -> TenantTrack:
     n, window_s = n_seconds(log), round(log.header.window_s)
-    starts_s = np.arange(n, dtype=np.float64)
-
-    def unknown() -> FloatArray:
-        return np.full(n, np.nan)
-
-    counted = {key: unknown() for key in ("arrivals", "in_time", "correct", "could_serve")}
-    for window, closing in log.settled.items():
-        own = closing.tenants[tenant.name]
-        for key, series in counted.items():
-            series[window * window_s : (window + 1) * window_s] = getattr(own, key) or np.nan
-    is_instances = log.header.sharing == "instances"
-    could = could_serve(tenant, instances, starts_s, pool_rates_rps(log))[0] if is_instances else counted["could_serve"]
-    forecast = {key: unknown() for key in ("mean_rps", "low_rps", "high_rps")}
+    counted = {key: counts_of(log, tenant.name, key, n, np.nan) for key in ("arrivals", "in_time", "correct")}
+    if log.header.sharing == "instances":
+        could, _ = could_serve(log, tenant, instances, np.arange(n, dtype=np.float64))
+    else:
+        could = counts_of(log, tenant.name, "could_serve", n, np.nan)
+    forecast = {key: np.full(n, np.nan) for key in ("mean", "low", "high")}
     for started in log.of(records.WindowStarted):
         own_forecast = started.forecast.tenants[tenant.name]
         first = round(started.start_s)
         seconds = np.arange(first, min(first + window_s, n))
         for key, series in forecast.items():
-            series[seconds] = by_second(getattr(own_forecast, key), log.header.step_s, window_s)[: len(seconds)]
-    accuracy = unknown()
+            rates_rps = getattr(own_forecast, f"{key}_rps")
+            series[seconds] = by_second(rates_rps, log.header.step_s, window_s)[: len(seconds)]
+    accuracy = np.full(n, np.nan)
     for at_s, share, _ in steps:
         accuracy[math.ceil(at_s) :] = share
     for closing in log.settled.values():
         for first, end in closing.blind:
             for series in (*counted.values(), could, accuracy):
                 series[first:end] = np.nan
-    return TenantTrack(
-        arrivals=counted["arrivals"],
-        in_time=counted["in_time"],
-        correct=counted["correct"],
-        could=could,
-        mean=forecast["mean_rps"],
-        low=forecast["low_rps"],
-        high=forecast["high_rps"],
-        accuracy=accuracy,
-    )
+    return TenantTrack(**counted, could=could, **forecast, accuracy=accuracy)
