@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -68,7 +68,7 @@ class GainCause:
     tenant: str
     row: str
     points: float
-    why: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def diff_of(one: ReadLog, other: ReadLog, hindsight: ReadLog | None = None) -> D
     common = [name for name in names[0] if name in names[1]]
     windows = tuple(sorted(set(one.settled) & set(other.settled)))
     _require_something(one, other, common, windows)
-    blind = {window: _blind_in(window, one, other) for window in windows}
+    blind = {window: one.settled[window].blind_seconds | other.settled[window].blind_seconds for window in windows}
     of_window = {window: _seconds(one, window, blind[window]) for window in windows}
     seconds = [second for own in of_window.values() for second in own]
     known = [accounts(log) for log in (one, other)]
@@ -208,12 +208,7 @@ def _pct(part: float, of: float) -> float:
     return 100 * part / of if of else 0.0
 
 
-def _blind_in(window: int, *logs: ReadLog) -> set[int]:
-    """Seconds of the window that are in no figure of some of the runs."""
-    return {second for log in logs for first, end in log.settled[window].blind for second in range(first, end)}
-
-
-def _seconds(log: ReadLog, window: int, left_out: set[int]) -> list[int]:
+def _seconds(log: ReadLog, window: int, left_out: frozenset[int]) -> list[int]:
     window_s = round(log.header.window_s)
     return [second for second in range(window * window_s, (window + 1) * window_s) if second not in left_out]
 
@@ -322,31 +317,29 @@ def _first_difference_s(one: Sequence[Held], other: Sequence[Held], end_s: float
 
 def _causes(gains: Sequence[Gain], one: ReadLog, other: ReadLog) -> tuple[GainCause, ...]:
     each = [
-        (gain.window, gain.tenant, row, points) for gain in gains for row, points in gain.by_row.items() if row != "mix"
+        GainCause(gain.window, gain.tenant, row, points)
+        for gain in gains
+        for row, points in gain.by_row.items()
+        if row != "mix"
     ]
-    largest = heapq.nlargest(N_CAUSES, each, key=lambda cause: abs(cause[3]))
-    largest = [cause for cause in largest if abs(cause[3]) >= _LEAST_POINTS]
+    largest = heapq.nlargest(N_CAUSES, each, key=lambda cause: abs(cause.points))
+    largest = [cause for cause in largest if abs(cause.points) >= _LEAST_POINTS]
     if not largest:
         return ()
     models = [new_models(log) for log in (one, other)]
     able = [courses(log) for log in (one, other)]
     window_s = round(one.header.window_s)
     return tuple(
-        GainCause(
-            window, tenant, row, points, _why(window, tenant, row, models, [own[tenant] for own in able], window_s)
-        )
-        for window, tenant, row, points in largest
+        replace(cause, why=_why(cause, models, [own[cause.tenant] for own in able], window_s)) for cause in largest
     )
 
 
-def _why(
-    window: int, tenant: str, row: str, models: Sequence[Sequence[NewModel]], able: Sequence[TenantTrack], window_s: int
-) -> str:
+def _why(cause: GainCause, models: Sequence[Sequence[NewModel]], able: Sequence[TenantTrack], window_s: int) -> str:
     """What the logs say that may stand behind a gain: of models, or of what could be answered."""
-    seconds = slice(window * window_s, (window + 1) * window_s)
-    if row in ("wrong_old", "wrong_new"):
+    seconds = slice(cause.window * window_s, (cause.window + 1) * window_s)
+    if cause.row in ("wrong_old", "wrong_new"):
         own = [
-            [one for one in found if one.tenant == tenant and seconds.start <= one.at_s < seconds.stop]
+            [one for one in found if one.tenant == cause.tenant and seconds.start <= one.at_s < seconds.stop]
             for found in models
         ]
         if own[0] and own[1]:
@@ -363,7 +356,7 @@ def _why(
             return "a new model, the other had none" if own[0] else "no new model, the other had one"
         begun = [100 * course.accuracy[seconds.start] for course in able]
         return f"a model {begun[0]:.1f} % right instead of {begun[1]:.1f} %" if abs(begun[0] - begun[1]) >= 0.05 else ""
-    if row in ("capacity", "reconfiguration", "forecast"):
+    if cause.row in ("capacity", "reconfiguration", "forecast"):
         means = [np.nan_to_num(own.could[seconds]).mean() for own in able]
         if round(means[0]) != round(means[1]):
             return f"what served could answer {means[0]:.0f} requests a second instead of {means[1]:.0f}"

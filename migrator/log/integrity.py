@@ -152,12 +152,11 @@ _COUNTS: tuple[str, ...] = ("arrivals", "in_time", "late", "dropped", "correct",
 
 def _blind_places(record: records.WindowFinished, window_s: int) -> frozenset[int]:
     """The seconds of the window, from 0, in which nothing was counted."""
-    start_s, found = record.window * window_s, set[int]()
+    start_s = record.window * window_s
     for first, end in record.blind:
         if not start_s <= first < end <= start_s + window_s:
             raise LogError(f"window {record.window}: blind seconds {first} to {end} are not its own; {ALTERED}")
-        found |= set(range(first - start_s, end - start_s))
-    return frozenset(found)
+    return frozenset(second - start_s for second in record.blind_seconds)
 
 
 def _check_tenant(counts: records.Counts, needed: Sequence[str], n_seconds: int, uncounted: frozenset[int]) -> None:

@@ -108,6 +108,13 @@ def known_of(log: ReadLog) -> dict[int, Mapping[str, Known]]:
     return known | {one.window: one.tenants for one in log.of(records.Measured)}
 
 
+def model_ages(log: ReadLog, started: records.WindowStarted) -> dict[str, int]:
+    """By tenant, how old its model is as a window begins; all have learned what came before the run."""
+    ended = [one for one in log.of(records.Finished) if one.finish_s <= started.start_s]
+    names = [tenant.name for tenant in log.header.tenants]
+    return {name: started.window - max((e.window for e in ended if e.tenant == name), default=-1) for name in names}
+
+
 def live_facts(log: ReadLog) -> LiveFacts | None:
     """What a live run's log says; ``None`` where requests were simulated."""
     if log.header.simulated:
@@ -119,9 +126,7 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
         closing = log.settled.get(started.window)
         if closing is None:
             continue
-        for name in started.forecast.tenants:
-            known = [key[1] for key, r in finished.items() if key[0] == name and r.finish_s <= started.start_s]
-            age = started.window - max(known, default=-1)  # all have learned what came before the run
+        for name, age in model_ages(log, started).items():
             key = name, started.window
             model, failure = begun_with[started.window][name], failed.get(key, "")
             learned.append(_learned(started, name, model, age, closing.tenants[name], finished.get(key), failure))

@@ -758,6 +758,11 @@ class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished")
     """`[first, end)`, seconds of the run that are in no count."""
 
     @property
+    def blind_seconds(self) -> frozenset[int]:
+        """The same, each by itself."""
+        return frozenset(second for first, end in self.blind for second in range(first, end))
+
+    @property
     def blind_s(self) -> int:
         """Seconds that are in no count."""
         return sum(end - first for first, end in self.blind)

@@ -10,19 +10,19 @@ from itertools import accumulate
 
 from migrator.log import records
 from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
-from migrator.log.live import LiveFacts, live_facts
+from migrator.log.live import LiveFacts, live_facts, model_ages
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.log.trouble import Blind, Replans, Trouble, blind_in, replans_of, trouble_of
-from workloads.serving.tally import Totals, latency_percentile_ms, merge_histograms
+from workloads.serving.tally import Added, Totals, latency_percentile_ms, merge_histograms
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
 """What a change goes through, in this order: the four phases of the paper's Figure 5."""
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """How often a phase was gone through, and the seconds that it took in all."""
+class Phase(Added):
+    """How often a phase was gone through, and the seconds that it took in all. Phases add up with ``+``."""
 
     count: int = 0
     total_s: float = 0.0
@@ -31,10 +31,6 @@ class Phase:
     def mean_s(self) -> float | None:
         """Seconds of one; ``None`` where there was none."""
         return self.total_s / self.count if self.count else None
-
-    def with_one(self, seconds: float) -> Phase:
-        """This, and one more."""
-        return Phase(self.count + 1, self.total_s + seconds)
 
 
 StartUps = Mapping[str, Mapping[str, Phase]]
@@ -237,7 +233,7 @@ def _window(
         floor_costs=None if plan is None else plan.floor_costs,
         keeping_costs=None if plan is None else plan.keeping_costs,
         salvage=0.0 if plan is None else plan.salvage or 0.0,
-        model_ages=_model_ages(log, started),
+        model_ages=model_ages(log, started),
         gap=None if plan is None else plan.gap,
         proven_gap=started.proven_gap,
         tenants={name: _figures([part]) for name, part in own.items()},
@@ -246,13 +242,6 @@ def _window(
         blind_s=0 if closing is None else closing.blind_s,
         violation=None if rejected is None else next(iter(started.violations), None),
     )
-
-
-def _model_ages(log: ReadLog, started: records.WindowStarted) -> Mapping[str, int]:
-    """How old each model is as a window begins; all have learned what came before the run."""
-    ended = [one for one in log.of(records.Finished) if one.finish_s <= started.start_s]
-    names = [tenant.name for tenant in log.header.tenants]
-    return {name: started.window - max((e.window for e in ended if e.tenant == name), default=-1) for name in names}
 
 
 def _failed_forecast(failure: records.ForecastFailed) -> str:
@@ -291,18 +280,13 @@ def _part(
     name: str, log: ReadLog, started: records.WindowStarted, closing: records.WindowFinished, moves_of: _MovesOf
 ) -> _Part:
     counts, forecast = closing.tenants[name], started.forecast.tenants[name].mean_rps
-    uncounted = _uncounted(closing, started.start_s)
+    uncounted = {second - round(started.start_s) for second in closing.blind_seconds}
     return _Part(
         requests=Totals(*(sum(getattr(counts, item.name)) for item in fields(Totals))),
         latency_ms=dict(counts.latency_ms),
         forecast_error=_absolute_error(counts.arrivals, forecast, log.header.step_s, uncounted),
         moves=moves_of(name, started, counts),
     )
-
-
-def _uncounted(closing: records.WindowFinished, start_s: float) -> frozenset[int]:
-    """The seconds of the window, from 0, that are in no figure."""
-    return frozenset(second - round(start_s) for first, end in closing.blind for second in range(first, end))
 
 
 _MovesOf = Callable[[str, records.WindowStarted, records.Counts], _Moves]
@@ -416,7 +400,7 @@ def _uncovered_s(spans: Iterable[tuple[float, float]], begin_s: float, end_s: fl
 
 
 def _absolute_error(
-    arrivals: Sequence[int], mean_rps: Sequence[float], step_s: float, uncounted: Container[int] = ()
+    arrivals: Sequence[int], mean_rps: Sequence[float], step_s: float, uncounted: Container[int]
 ) -> float:
     """Σ |forecast − arrivals| in requests, compared second by second; a step's forecast is spread evenly over it."""
     expected = [0.0, *accumulate(rate * step_s for rate in mean_rps)]
@@ -453,7 +437,7 @@ def _start_ups(changes: Iterable[LayoutChange]) -> StartUps:
     for change in changes:
         if not change.is_bring_up:
             for tenant, phase, seconds in _taken(change):
-                phases[tenant][phase] = phases[tenant][phase].with_one(seconds)
+                phases[tenant][phase] += Phase(1, seconds)
     return dict(phases)
 
 

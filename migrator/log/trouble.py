@@ -13,16 +13,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from migrator.log import records
-from migrator.log.records import (
-    Change,
-    NotRevised,
-    Others,
-    Outcome,
-    PlanKept,
-    PlanRevised,
-    WindowFinished,
-    WindowStarted,
-)
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import first_second
 
@@ -112,27 +102,27 @@ def blind_in(log: ReadLog) -> tuple[Blind, ...]:
 
 def trouble_of(log: ReadLog) -> Trouble | None:
     """What the log tells of refusals and others' deeds; ``None`` if nothing."""
-    outcomes, others = log.of(Outcome), log.of(Others)
+    outcomes, others = log.of(records.Outcome), log.of(records.Others)
     refused = [one for one in outcomes if one.error is not None]
-    undone = [change for change in log.of(Change) if change.undone]
+    undone = [change for change in log.of(records.Change) if change.undone]
     if not (refused or undone or others):
         return None
     windows = {record.window for record in (*refused, *undone, *others)}
-    settled = [(one, log.settled[one.window]) for one in log.of(WindowStarted) if one.window in log.settled]
+    settled = [(one, log.settled[one.window]) for one in log.of(records.WindowStarted) if one.window in log.settled]
     whole = [(started, closing) for started, closing in settled if not closing.blind]
     return Trouble(
         calls=len(outcomes),
         refused=len(refused),
         undone=sum(len(change.undone) for change in undone),
         others=len(others),
-        revised=sum(revised.cause is None for revised in log.of(PlanRevised)),
-        not_revised=len(log.of(NotRevised)),
+        revised=sum(revised.cause is None for revised in log.of(records.PlanRevised)),
+        not_revised=len(log.of(records.NotRevised)),
         troubled=kept_in(log, [pair for pair in whole if pair[0].window in windows]),
         quiet=kept_in(log, [pair for pair in whole if pair[0].window not in windows]),
     )
 
 
-def kept_in(log: ReadLog, windows: Iterable[tuple[WindowStarted, WindowFinished]]) -> Kept | None:
+def kept_in(log: ReadLog, windows: Iterable[tuple[records.WindowStarted, records.WindowFinished]]) -> Kept | None:
     """What came of what these windows' first plans promised; each is its start and its end in the log.
 
     ``None`` where no plan promised anything, or nothing arrived.
@@ -183,8 +173,8 @@ def replans_of(log: ReadLog) -> Replans | None:
     every_s = log.header.replan_every_s
     if every_s is None:
         return None
-    changed = [entry for entry in log.entries_of(PlanRevised) if entry.record.cause is not None]
-    kept = log.entries_of(PlanKept)
+    changed = [entry for entry in log.entries_of(records.PlanRevised) if entry.record.cause is not None]
+    kept = log.entries_of(records.PlanKept)
     took_s = [entry.wall.solve_s for entry in (*changed, *kept)]
     seconds = [solve_s for solve_s in took_s if solve_s is not None]
     return Replans(
