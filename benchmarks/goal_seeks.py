@@ -12,7 +12,6 @@ alone: under the bursts of `azure-code` most draws had no answer, so what is kep
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 
 from executor.catalogue import gpu_model
@@ -43,17 +43,11 @@ MODELS = {"resnet50": 150, "bert-large": 330, "mobilenet-v2": 100, "inception-v3
 def profiles(folder: Path, gpu: str) -> Path:
     """The shipped table with the GPU's profiles in place of the A100-80GB's of as many compute slices."""
     by_slices = {name.partition("g.")[0]: name for name in gpu_model(gpu).profile_names}
-    rows = list(csv.DictReader(files("workloads.data").joinpath("parvagpu.csv").read_text().splitlines()))
-    kept = [
-        row | {"source": "stand-in", "gpu": gpu, "profile": by_slices[slices]}
-        for row in rows
-        if (slices := row["profile"].partition("g.")[0]) in by_slices
-    ]
+    with files("workloads.data").joinpath("parvagpu.csv").open() as file:
+        rows = pd.read_csv(file, dtype=str)  # figures stay as they are written
+    own = rows["profile"].str.partition("g.")[0].map(by_slices)
     path = folder / f"{gpu}.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(kept[0]))
-        writer.writeheader()
-        writer.writerows(kept)
+    rows.assign(source="stand-in", gpu=gpu, profile=own)[own.notna()].to_csv(path, index=False)
     return path
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 from rich import box
 from rich.console import Console
@@ -257,19 +258,8 @@ def main() -> None:
     rows = rows_of(results, BLOCK["segments" if n_segments else "windows"])
     Console(width=140, highlight=False).print(*tables_of(rows))
     if asked.out is not None:
-        asked.out.write_text(json.dumps([_as_json(row) for row in rows], indent=1) + "\n")
-
-
-def _as_json(row: Row) -> Json:
-    return {name: _plain(getattr(row, name)) for name in row.__slots__}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Interval):
-        return [None if math.isnan(one) else one for one in value]
-    if isinstance(value, Ahead):
-        return {name: _plain(getattr(value, name)) for name in value.__slots__}
-    return {name: _plain(one) for name, one in value.items()} if isinstance(value, Mapping) else value
+        found_rows = msgspec.json.decode(msgspec.json.encode(rows))  # an end that is no number becomes null
+        asked.out.write_text(json.dumps(found_rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

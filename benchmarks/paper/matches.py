@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.paper.experiments import AT_ONCE, SEVEN_HOURS_S, Bursts, Experiment
+from executor.files import write_whole
 from forecaster.neural import FACTS_FILE
 from migrator import __version__
 from migrator.comparison import CEILING, Match, over_each_segment, score_of
@@ -289,12 +290,9 @@ def results_of(matches: Sequence[Match]) -> Iterator[Json]:
 
 
 def _keep(path: Path, raw: bytes) -> None:
-    beside = path.with_suffix(".tmp")
     try:
-        beside.write_bytes(raw)
-        beside.replace(path)
+        write_whole(path, raw)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
