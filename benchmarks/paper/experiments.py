@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, TypedDict
+from typing import Literal
 
 from migrator.comparison import Fairness
 from planner.policies.registry import VARIANTS
@@ -192,12 +192,7 @@ def _at_step(step_s: float) -> Experiment:
     return Experiment(f"step-{step_s:g}", f"{step_s:g} s", ("migrator", "migrator-paper"), changes=changes, at=step_s)
 
 
-class _OnSegments(TypedDict):
-    workloads: tuple[str, ...]
-    n_segments: int
-
-
-_TWITTER: _OnSegments = {"workloads": ("w1", "w4", "w8"), "n_segments": N_TWITTER}
+TWITTER = Experiment("twitter", "obliged to retrain, planned once", RIVALS, ("w1", "w4", "w8"), n_segments=N_TWITTER)
 
 
 def _bursty(ratio: float, dwell_s: float) -> Experiment:
@@ -335,7 +330,7 @@ SECTIONS = (
                 "replayed-twitter",
                 "Twitter as recorded",
                 BURSTY,
-                _TWITTER["workloads"],
+                TWITTER.workloads,
                 changes=AS_SHIPPED,
                 n_segments=7,
                 stride_s=4 * SEVEN_HOURS_S,
@@ -418,14 +413,13 @@ SECTIONS = (
         "Each is scaled to load 0.7 by its own mean, so that quiet and busy hours look alike. Intervals come from "
         "resampling segments in blocks of four, about a day.",
         (
-            Experiment(
-                "twitter-free",
-                "free to skip, compound drift, planned every 10 s",
-                RIVALS,
+            replace(
+                TWITTER,
+                name="twitter-free",
+                label="free to skip, compound drift, planned every 10 s",
                 changes=AS_SHIPPED,
-                **_TWITTER,
             ),
-            Experiment("twitter", "obliged to retrain, planned once", RIVALS, **_TWITTER),
+            TWITTER,
         ),
         "segments",
     ),

@@ -101,13 +101,8 @@ class Gpu:
 
     @property
     def held_mib(self) -> float:
-        """ΣP + ΣL."""
+        """ΣP + ΣL, all weights and a largest iteration a lane: safe where they fit (§3.3.2)."""
         return sum(lane.size_mib + sum(job.persistent_mib for job in lane.jobs) for lane in self.lanes)
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether all weights and a largest iteration a lane fit (§3.3.2)."""
-        return self.held_mib <= self.capacity_mib
 
     def opened(self, job: Job) -> Gpu:
         """With a new lane for the job."""

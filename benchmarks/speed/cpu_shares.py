@@ -22,7 +22,6 @@ from executor.cpu.duty import used_s
 from executor.cpu.gpu import CpuGpu, ways
 from executor.cuts import CpuCut
 from executor.errors import NoGpuError
-from executor.gpu import GpuInstance
 from executor.zygote import Event, Exited, Forked, Reached, Reporter, Warm, Zygote
 
 PLACEMENTS = ("1c@6", "2c@4", "4c@0")
@@ -88,10 +87,6 @@ def _busy(gpu: CpuGpu, placement: str) -> Iterator[int]:
         gpu.enter(made.uuid, process.pid)
         yield process.pid
         process.kill()
-    _destroyed(gpu, made)
-
-
-def _destroyed(gpu: CpuGpu, made: GpuInstance) -> None:
     while gpu.processes().get(made.gi_id):
         time.sleep(0.001)
     gpu.destroy(made.gi_id)

@@ -123,14 +123,10 @@ def main() -> None:
     print(f"\none request at a time, {N_ALONE} of them, {1000 * GAP_S:g} ms apart: there and back, ms")
     print(f"{'bytes':>8} {'p50':>16} {'p99':>16}")
     for n_bytes in (64, 150_528):
-        columns = zip(*((taken[N_ALONE // 2], taken[N_ALONE * 99 // 100]) for taken in runs_of(n_bytes)), strict=True)
+        taken_ms = (overheads_ms(n_bytes) for _ in range(N_RUNS))
+        columns = zip(*((taken[N_ALONE // 2], taken[N_ALONE * 99 // 100]) for taken in taken_ms), strict=True)
         shown = [f"{sorted(column)[N_RUNS // 2]:.2f} ({min(column):.2f})" for column in columns]
         print(f"{n_bytes:>8} {shown[0]:>16} {shown[1]:>16}")
-
-
-def runs_of(n_bytes: int) -> Iterator[list[float]]:
-    """The overheads of each run."""
-    return (overheads_ms(n_bytes) for _ in range(N_RUNS))
 
 
 if __name__ == "__main__":

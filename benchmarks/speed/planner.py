@@ -35,8 +35,6 @@ from benchmarks.speed.problems import (
     Case,
     Task,
     labels,
-    profiles_with_double_memory,
-    random_problem,
     tasks,
     whole_window,
 )
@@ -341,11 +339,7 @@ def _measure(case: Case, n_problems: int | None) -> None:
 
 def _warm_up(case: Case) -> Task:
     """A small problem of the same kind; solving it loads libraries and most kernels."""
-    names = profiles_with_double_memory(case.gpu) if case.has_double_memory else None
-    return Task(
-        "small",
-        random_problem(0, n_tenants=case.n_tenants, n_steps=40, gpu=case.gpu, model=case.model, profiles=names),
-    )
+    return Task("small", whole_window(replace(case, n_steps=40, step_s=1.0, training=1.0), "random-0"))
 
 
 def _solved(case: Case, task: Task) -> tuple[dict[str, object], float]:

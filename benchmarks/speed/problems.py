@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from executor.catalogue import gpu_model
-from executor.mig import GpuModel, Profile, Variant
+from executor.mig import GpuModel, Variant
 from migrator.config import DecisionConfig, OptionConfig, RetrainingConfig, read_config
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving
@@ -63,11 +63,6 @@ _TENANT, _WINDOW, _FORECAST = 0, 1, 2
 """Second words of the seeds, so that tenants, whole windows and new forecasts share no numbers."""
 
 
-def standard_profiles(gpu: str) -> tuple[str, ...]:
-    """The standard profiles of a GPU model: 1g 2g 3g 4g 7g on the 7-slice ones."""
-    return gpu_model(gpu).standard_profile_names
-
-
 def profiles_with_double_memory(gpu: str) -> tuple[str, ...]:
     """The standard profiles and the 1g that has twice the memory, in catalogue order."""
     known = {Variant.STANDARD, Variant.DOUBLE_MEMORY}
@@ -99,7 +94,7 @@ def random_problem(
         profiles: What may be held; the standard profiles of ``gpu`` by default.
     """
     gpu_terms = gpu_model(gpu)
-    names = standard_profiles(gpu) if profiles is None else tuple(profiles)
+    names = gpu_terms.standard_profile_names if profiles is None else tuple(profiles)
     window = np.random.default_rng([seed, _WINDOW])
     load, weights = float(window.uniform(0.8, 1.1)), window.uniform(0.5, 1.5, 7)[:n_tenants]
     tenants = [
@@ -114,7 +109,7 @@ def _random_tenant(
 ) -> TenantTerms:
     rng = np.random.default_rng([seed, _TENANT, tenant])
     per_slice_rps, exponent, boost = rng.uniform(30, 90), rng.uniform(0.75, 1.0), rng.uniform(1.0, 1.3)
-    speeds = {name: boost if _is_double(gpu.profile(name)) else 1.0 for name in names}
+    speeds = {name: boost if gpu.profile(name).variant is Variant.DOUBLE_MEMORY else 1.0 for name in names}
     slices = {name: gpu.profile(name).compute_slices for name in names}
     capability = {name: round(float(per_slice_rps * slices[name] ** exponent * speeds[name]), 2) for name in names}
     one_slice_s = rng.uniform(0.40, 0.75) * n_steps * step_s
@@ -144,10 +139,6 @@ def _random_shape(rng: np.random.Generator, n_steps: int, step_s: float) -> Floa
     is_burst = (rng.random(int(at_s[-1]) + 1) < 0.1)[at_s.astype(np.int64)]
     shape: Floats = wave * noise * np.where(has_bursts & is_burst, 3.0, 1.0)
     return shape
-
-
-def _is_double(profile: Profile) -> bool:
-    return profile.variant is Variant.DOUBLE_MEMORY
 
 
 def _most_rps(gpu: GpuModel, capability_rps: Mapping[str, float]) -> float:
@@ -196,7 +187,7 @@ def trace_problem(
     if not (0 <= index < N_TRACE_PROBLEMS and 1 <= n_tenants <= len(_MODELS)):
         raise ValueError(f"index {index}, n_tenants {n_tenants}: 0 to {N_TRACE_PROBLEMS - 1}, 1 to {len(_MODELS)}")
     gpu_terms = gpu_model(gpu)
-    names = standard_profiles(gpu) if profiles is None else tuple(profiles)
+    names = gpu_terms.standard_profile_names if profiles is None else tuple(profiles)
     load = (0.8 + 0.1 * index) / n_tenants
     tenants = [
         _trace_tenant(_MODELS[(tenant + index) % len(_MODELS)], index, gpu_terms, names, load, n_steps, step_s)
