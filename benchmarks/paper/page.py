@@ -197,15 +197,10 @@ class Figures:
         """How far each policy is ahead of ours over ``windows`` or ``segments``, with intervals."""
         found = {}
         for policy, ahead in ahead_of_ours(self.rows[name], of).items():
-            mean = interval(ahead, BLOCK[of])
-            each = ahead.mean(axis=1)
-            apart = over_workloads(ahead)
+            *beside, workloads = _beside_ours(ahead, of)
             alone = ahead.stack().dropna()
-            shown_intervals = [f"[{own.low:+z.2f}, {own.high:+z.2f}]" for own in (mean, apart)]
-            by_workload = ahead.mean().dropna()
-            counts = [f"{(own > 0).sum()} of {len(own)}" for own in (each, by_workload)]
-            counts.append(f"{(alone > LEAST_AHEAD_POINTS).sum()} of {len(alone)}, at most {alone.max():+z.1f}")
-            found[policy] = (f"{mean.mean:+z.2f}", *shown_intervals, *counts)
+            most = f"{(alone > LEAST_AHEAD_POINTS).sum()} of {len(alone)}, at most {alone.max():+z.1f}"
+            found[policy] = (*beside, _n_ahead(ahead.mean(axis=1)), workloads, most)
         columns = ["points", f"95 %, over {of}", "95 %, over workloads", f"{of} in which it is ahead", "workloads"]
         columns.append(f"{of} of one workload")
         return pd.DataFrame.from_dict(found, orient="index", columns=columns)
@@ -288,12 +283,7 @@ class Figures:
         ahead = ahead_of_ours(self.rows[name], "windows")
         found = {}
         for policy in means.index:
-            beside: tuple[str, ...] = ("", "", "", "")
-            if policy in ahead:
-                own, apart = interval(ahead[policy], BLOCK["windows"]), over_workloads(ahead[policy])
-                workloads = ahead[policy].mean().dropna()
-                shown_intervals = [f"[{one.low:+z.2f}, {one.high:+z.2f}]" for one in (own, apart)]
-                beside = (f"{own.mean:+z.2f}", *shown_intervals, f"{(workloads > 0).sum()} of {len(workloads)}")
+            beside = _beside_ours(ahead[policy], "windows") if policy in ahead else ("", "", "", "")
             slo, accuracy = (f"{100 * answers.loc[policy, kind]:.1f}" for kind in ("slo", "accuracy"))
             found[policy] = (f"{means[policy]:.2f}", *beside, slo, accuracy)
         columns = ["goodput %", "points ahead", "95 %, over windows", "95 %, over workloads", "workloads ahead"]
@@ -349,6 +339,17 @@ class Figures:
     def n_first(self, experiments: Sequence[Experiment]) -> int:
         """The number of these experiments in which ours is the best policy but ``oracle``."""
         return sum(order_of(self.means[one.name].drop(CEILING))[0] == OURS for one in experiments)
+
+
+def _beside_ours(ahead: pd.DataFrame, of: str) -> tuple[str, str, str, str]:
+    """How far a policy is ahead of ours, over ``of`` and over workloads with intervals, and on how many workloads."""
+    mean = interval(ahead, BLOCK[of])
+    own, apart = (f"[{one.low:+z.2f}, {one.high:+z.2f}]" for one in (mean, over_workloads(ahead)))
+    return f"{mean.mean:+z.2f}", own, apart, _n_ahead(ahead.mean().dropna())
+
+
+def _n_ahead(points: pd.Series[float]) -> str:
+    return f"{(points > 0).sum()} of {len(points)}"
 
 
 def _shown_tie(ahead: pd.Series[float]) -> str:

@@ -137,10 +137,9 @@ def diff_of(one: ReadLog, other: ReadLog, hindsight: ReadLog | None = None) -> D
     seconds = [second for own in of_window.values() for second in own]
     known = [accounts(log) for log in (one, other)]
     if hindsight is not None:
-        _require_same_requests(one, known[0], accounts(hindsight), common, seconds)
-        known = [
-            _with_forecast(log, own, accounts(hindsight), common) for log, own in zip((one, other), known, strict=True)
-        ]
+        foreseen = accounts(hindsight)
+        _require_same_requests(one, known[0], foreseen, common, seconds)
+        known = [_with_forecast(log, own, foreseen, common) for log, own in zip((one, other), known, strict=True)]
     arrivals = [sum(float(own[name].arrivals[seconds].sum()) for name in common) for own in known]
     goodput = [sum(float(own[name].goodput[seconds].sum()) for name in common) for own in known]
     same = all(np.array_equal(known[0][name].arrivals[seconds], known[1][name].arrivals[seconds]) for name in common)
