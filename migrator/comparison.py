@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
@@ -20,12 +20,11 @@ from migrator.assumed import assumed_in
 from migrator.config import Config
 from migrator.errors import ConfigError
 from migrator.execution.loop import Loop, View, log_of
-from migrator.execution.planning import PlannedWindow
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs import assemble
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.changes import changes_in
-from migrator.log.records import Assumed, Shares
+from migrator.log.records import Assumed, Shares, WindowFinished, WindowStarted
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.pools import require_pools
@@ -174,8 +173,8 @@ def score_of(match: Match) -> MatchScore:
     """
     policy = policy_of(match.policy)
     setting, traffic = _with_batches(match, policy)
-    seen = _Seen()
-    log = simulated(setting, traffic, policy, seen, match.fairness)
+    log = simulated(setting, traffic, policy, fairness=match.fairness)
+    begun = log.of(WindowStarted)
     n_changes = len(log.of(Shares)[1:]) + sum(1 for change in changes_in(log)[1:] if change.calls)
     notes = simulated_provenance(setting.config, setting.tenants, traffic)
     if log.header.sharing == "shares":
@@ -185,17 +184,22 @@ def score_of(match: Match) -> MatchScore:
         policy=policy.name,
         workload=setting.config.name,
         segment=match.segment,
-        totals=tuple(seen.totals),
+        totals=tuple(map(_totals, log.settled.values())),
         accounts=accounts(log),
         n_changes=n_changes,
-        n_unplanned=seen.n_unplanned,
+        n_unplanned=sum(one.plan is not None and one.expected is None for one in begun),
         notes=notes,
         has_partitions=log.header.sharing == "instances",
         assumed=assumed_in(setting, log.header.sharing, policy, is_planned=log.header.planning_s is not None),
         surprises=surprises(log),
         setup=_setup(setting),
-        refusals=tuple(f"window {window}: {violation}" for window, violation in seen.refusals),
+        refusals=tuple(f"window {one.window}: {one.violations[0]}" for one in begun if one.rejected_plan is not None),
     )
+
+
+def _totals(closing: WindowFinished) -> Totals:
+    own = closing.tenants.values()
+    return Totals(*(sum(sum(getattr(counts, item.name)) for counts in own) for item in fields(Totals)))
 
 
 def _setup(setting: Setting) -> tuple[tuple[str, str], ...]:
@@ -228,14 +232,14 @@ def simulated(
     setting: Setting,
     traffic: RecordedTraffic,
     policy: AnyPolicy,
-    view: View,
+    view: View | None = None,
     fairness: Fairness = Fairness.POLICY_ONLY,
     *,
     into: Path | None = None,
 ) -> ReadLog:
-    """The log of the setting's run under the policy, on a simulated GPU whatever the config has; ``view`` hears of it.
+    """The log of the setting's run under the policy, on a simulated GPU whatever the config has.
 
-    It lies in the new folder ``into``, if one is given, and nowhere else.
+    ``view`` hears of it. The log lies in the new folder ``into``, if one is given, and nowhere else.
 
     Raises:
         InfeasibleError: The policy has no plan for window 0.
@@ -245,25 +249,6 @@ def simulated(
     setting = replace(setting, config=setting.config.model_copy(update={"gpu": gpu}))
     parts = simulated_parts(setting, traffic, policy, as_published=fairness is Fairness.AS_PUBLISHED)
     return log_of(Loop(setting, parts, view), setting.config, into)
-
-
-class _Seen(View):
-    """A view that keeps what each window came to."""
-
-    def __init__(self) -> None:
-        self.totals: list[Totals] = []
-        self.n_unplanned = 0
-        self.refusals: list[tuple[int, str]] = []
-
-    def planned(self, planned: PlannedWindow) -> None:
-        """Count a window without a plan, and keep why one was refused."""
-        self.n_unplanned += not planned.is_planned
-        if planned.rejected is not None and planned.verification is not None:
-            self.refusals.append((planned.window, str(planned.verification.violations[0])))
-
-    def settled(self, window: int, totals: Totals) -> None:  # noqa: ARG002 (they come in order)
-        """Keep the window."""
-        self.totals.append(totals)
 
 
 @dataclass(frozen=True, slots=True)

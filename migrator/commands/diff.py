@@ -12,7 +12,6 @@ from migrator.comparison import CEILING, simulated
 from migrator.config import read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
-from migrator.execution.loop import View
 from migrator.inputs import assemble
 from migrator.log.diff import diff_of
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, read_log
@@ -80,4 +79,4 @@ def _known(log: ReadLog) -> ReadLog:
     path = log.folder / CONFIG_FILE
     setting, traffic = assemble(read_config(path), str(path))
     with progress().status("simulating the same requests with arrivals known"):
-        return simulated(setting, traffic, policy_of(CEILING), View())
+        return simulated(setting, traffic, policy_of(CEILING))

@@ -127,7 +127,7 @@ def print_run(
             part = folder / f"{AGAINST}.part"  # what is there under its own name is whole
             for old in (part, folder / AGAINST):
                 shutil.rmtree(old, ignore_errors=True)
-            log_of_rival = simulated(setting, traffic, rival, View(), into=part)
+            log_of_rival = simulated(setting, traffic, rival, into=part)
             part.rename(folder / AGAINST)
         print_against(log_of_run, log_of_rival, output())
     print_report(report, output())

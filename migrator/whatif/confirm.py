@@ -15,7 +15,6 @@ import numpy as np
 
 from migrator.comparison import simulated
 from migrator.errors import ConfigSloError, InfeasibleError
-from migrator.execution.loop import View
 from migrator.inputs import assemble
 from migrator.whatif.grid import Choice, Factor
 from migrator.whatif.search import METRICS, N_HALVINGS, Condition, Found, GoalSearch, Verdict, number_of, with_number
@@ -46,7 +45,7 @@ def run_of(case: Case) -> Kept | None:
     """
     try:
         setting, traffic = assemble(case.config, case.origin)
-        settled = simulated(setting, traffic, Migrator(), View()).settled.values()
+        settled = simulated(setting, traffic, Migrator()).settled.values()
     except (ConfigSloError, InfeasibleError):
         return None
     return {
