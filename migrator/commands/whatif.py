@@ -200,40 +200,29 @@ def _found(
     """What plans promise, and runs then keep; unmeasured GPU models are left out, other misfits refused."""
     cases = asked.cases(search.choices)
     n_processes = min(n_processes, len(cases))
+    n_points = len(cases) + (0 if search.name in ("gpu", "tenants") else N_HALVINGS)
     prepare = partial(keep_traces, kept_traces())
     with Processes(n_processes, prepare) as processes:
-        found = _promised(search, conditions, asked, cases, processes, n_processes)
+        with GridView(n_points, n_processes, progress()) as view:
+            reasons = dict(processes.each(misfit, cases))
+            refused = {case.point: reason for n, case in enumerate(cases) if (reason := reasons[n]) is not None}
+            if refused and (not search.is_of_models or len(refused) == len(cases)):
+                first = next(case for case in cases if case.point in refused)
+                raise ConfigError(f"{first.origin}: {refused[first.point]}")
+            view.checked()
+
+            def planned(choices: Sequence[Choice]) -> list[PointOutcome]:
+                every = asked.cases(choices)
+                usable = [case for case in every if case.point not in refused]
+                outcomes = {}
+                for index, outcome in processes.each(outcome_of, usable):
+                    outcomes[usable[index].point] = outcome
+                    view.planned(outcome)
+                points = [case.point for case in every]
+                return [outcomes.get(point) or _unmeasured(point, refused[point]) for point in points]
+
+            found = search_for(search, conditions, planned)
         return found, None if plans_only else _confirmed(found, asked, processes)
-
-
-def _promised(
-    search: GoalSearch,
-    conditions: Sequence[Condition],
-    asked: _Asked,
-    cases: Sequence[Case],
-    processes: Processes,
-    n_processes: int,
-) -> Found:
-    """What plans promise."""
-    n_points = len(cases) + (0 if search.name in ("gpu", "tenants") else N_HALVINGS)
-    with GridView(n_points, n_processes, progress()) as view:
-        reasons = dict(processes.each(misfit, cases))
-        refused = {cases[index].point: reason for index, reason in reasons.items() if reason is not None}
-        if refused and (not search.is_of_models or len(refused) == len(cases)):
-            first = cases[min(index for index, reason in reasons.items() if reason is not None)]
-            raise ConfigError(f"{first.origin}: {refused[first.point]}")
-        view.checked()
-
-        def planned(choices: Sequence[Choice]) -> list[PointOutcome]:
-            outcomes = {}
-            usable = [case for case in asked.cases(choices) if case.point not in refused]
-            for index, outcome in processes.each(outcome_of, usable):
-                outcomes[usable[index].point] = outcome
-                view.planned(outcome)
-            every = [case.point for case in asked.cases(choices)]
-            return [outcomes.get(point) or _unmeasured(point, refused[point]) for point in every]
-
-        return search_for(search, conditions, planned)
 
 
 def _confirmed(found: Found, asked: _Asked, processes: Processes) -> Confirmed:
