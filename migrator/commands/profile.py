@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from executor.catalogue import gpu_model
@@ -51,6 +51,7 @@ from migrator.profiling.record import (
 )
 from migrator.profiling.stages import MeasuringPlan, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
+from migrator.views.progress import moving_line
 from workloads.profiles.table import parse_profiles, text_of
 
 PLENTY, COARSE = (3.0, (1, 2, 4, 8, 16, 32)), (0.75, (1, 8, 32))
@@ -389,16 +390,8 @@ class _Progress(View):
     def __init__(self, n_stages: int, n_before: int, seconds: float, console: Console) -> None:
         self._n_stages, self._n_done, self._seconds, self._console = n_stages, n_before, seconds, console
         self._n_timed, self._begin_s = 0, time.monotonic()  # of what is timed: stages, with what goes before them
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        left = TextColumn("{task.fields[left]}")
+        self._bar = moving_line(console, MofNCompleteColumn(), TimeElapsedColumn(), left)
         self._task = self._bar.add_task("starting", total=n_stages, completed=n_before, left="")
 
     def __enter__(self) -> Self:

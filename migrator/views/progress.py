@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
+from rich import progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from executor.mig import OwnedLayout
 from migrator.config import Config
-from migrator.console import escape
+from migrator.console import counted, escape
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow
 from migrator.log.trouble import Blind
@@ -19,6 +19,12 @@ from migrator.whatif.grid import point_text
 from migrator.whatif.sweep import PointOutcome, best_of
 from planner.problem import Owner
 from workloads.serving.tally import Totals
+
+
+def moving_line(console: Console, *columns: progress.ProgressColumn) -> progress.Progress:
+    """A description, a bar and these columns, in a terminal alone, and only until they are stopped."""
+    first = (progress.TextColumn("{task.description}"), progress.BarColumn(bar_width=20))
+    return progress.Progress(*first, *columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 class RunView(View):
@@ -47,17 +53,8 @@ class RunView(View):
         self._windows = config.windows
         self._window_s = config.window_s
         self._console = console
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[strip]}"),
-            TextColumn("{task.fields[goodput]}"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        fields = (progress.TextColumn("{task.fields[strip]}"), progress.TextColumn("{task.fields[goodput]}"))
+        self._progress = moving_line(console, progress.TaskProgressColumn(), *fields, progress.TimeElapsedColumn())
         self._task = self._progress.add_task("starting", total=self._windows * self._window_s, strip="", goodput="")
         self._progress.start()
 
@@ -155,16 +152,8 @@ class GridView:
 
     def __init__(self, n_points: int, n_processes: int, console: Console) -> None:
         self._best: PointOutcome | None = None
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[best]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        best = progress.TextColumn("{task.fields[best]}")
+        self._progress = moving_line(console, progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), best)
         self._console = console
         self._n_points, self._n_processes = n_points, n_processes
         self._task = self._progress.add_task("checking", total=n_points, best="")
@@ -184,9 +173,8 @@ class GridView:
         """Show that planning begins."""
         self._progress.reset(self._task, description="planning", total=self._n_points)
         if not self._console.is_terminal:
-            points = "1 point" if self._n_points == 1 else f"{self._n_points} points"
             where = "one process" if self._n_processes == 1 else f"{self._n_processes} processes"
-            self._console.print(f"planning {points} in {where}", soft_wrap=True)
+            self._console.print(f"planning {counted(self._n_points, 'point')} in {where}", soft_wrap=True)
 
     def planned(self, outcome: PointOutcome) -> None:
         """Move on by one point."""
