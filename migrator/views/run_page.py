@@ -223,8 +223,19 @@ def _places(by_window: Mapping[int, Mapping[str, Account]]) -> list[Place]:
     return [Place(window, tenant, requests, LOSSES_IN_WORDS[name]) for requests, window, tenant, name in largest]
 
 
-def _window_axis(windows: Sequence[int]) -> Json:
-    return {"title": {"text": "window"}, "dtick": math.ceil(max(1, len(windows)) / 12), "fixedrange": True}
+def _figure_by_window(
+    title: str, data: Sequence[Json], windows: Sequence[int], height: int, top: int, axes: Json, **bars: str
+) -> Json:
+    """A figure of one panel over windows, with a legend in its ``top`` pixels; ``bars`` is how several lie together."""
+    layout = {
+        **bars,
+        "height": height,
+        "xaxis": {"title": {"text": "window"}, "dtick": math.ceil(max(1, len(windows)) / 12), "fixedrange": True},
+        **axes,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        "margin": {"l": 50, "r": 10, "t": top, "b": 45},
+    }
+    return {"data": data, "layout": layout, "panels": [[title, "y"]]}
 
 
 def _losses_figure(by_window: Mapping[int, Mapping[str, Account]]) -> Json:
@@ -242,15 +253,9 @@ def _losses_figure(by_window: Mapping[int, Mapping[str, Account]]) -> Json:
         for name, colour in LOSSES.items()
         if name != "forecast"  # one log cannot tell it apart
     ]
-    layout = {
-        "barmode": "stack",
-        "height": 300,
-        "xaxis": _window_axis(list(sums)),
-        "yaxis": {"title": {"text": "% of arrivals"}, "range": [0, 100], "fixedrange": True},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
-        "margin": {"l": 50, "r": 10, "t": 70, "b": 45},
-    }
-    return {"data": bars, "layout": layout, "panels": [["where the arrivals went, %", "y"]]}
+    axis = {"title": {"text": "% of arrivals"}, "range": [0, 100], "fixedrange": True}
+    title = "where the arrivals went, %"
+    return _figure_by_window(title, bars, list(sums), 300, 70, {"yaxis": axis}, barmode="stack")
 
 
 def _latency_figure(log: ReadLog, windows: Sequence[WindowReport]) -> Json:
@@ -270,24 +275,11 @@ def _latency_figure(log: ReadLog, windows: Sequence[WindowReport]) -> Json:
                     "hovertemplate": "window %{x}: %{y:.0f} % of the SLO<extra>%{fullData.name}</extra>",
                 }
             )
-    slo = {
-        "type": "line",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": 100,
-        "y1": 100,
-        "line": {"width": 1, "dash": "dash"},
-    }
-    layout = {
-        "height": 260,
-        "xaxis": _window_axis([one.window for one in windows]),
-        "yaxis": {"title": {"text": "latency, % of SLO"}, "rangemode": "tozero", "fixedrange": True},
-        "shapes": [slo],
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
-        "margin": {"l": 50, "r": 10, "t": 50, "b": 45},
-    }
-    return {"data": lines, "layout": layout, "panels": [["latency, % of the SLO", "y"]]}
+    place = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 100, "y1": 100}
+    slo = {**place, "line": {"width": 1, "dash": "dash"}}
+    axis = {"title": {"text": "latency, % of SLO"}, "rangemode": "tozero", "fixedrange": True}
+    numbers = [one.window for one in windows]
+    return _figure_by_window("latency, % of the SLO", lines, numbers, 260, 50, {"yaxis": axis, "shapes": [slo]})
 
 
 # --- two runs
@@ -307,15 +299,8 @@ def diff_to_html(diff: Diff, one: str, other: str) -> str:
         }
         for row in diff.by_row
     ]
-    layout = {
-        "barmode": "relative",
-        "height": 340,
-        "xaxis": _window_axis(windows),
-        "yaxis": {"title": {"text": "points gained"}, "fixedrange": True},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
-        "margin": {"l": 50, "r": 10, "t": 80, "b": 45},
-    }
-    figures = {"gains": {"data": bars, "layout": layout, "panels": [["points gained", "y"]]}}
+    axes = {"yaxis": {"title": {"text": "points gained"}, "fixedrange": True}}
+    figures = {"gains": _figure_by_window("points gained", bars, windows, 340, 80, axes, barmode="relative")}
     return page(
         "diff.html.j2",
         data=_as_json(figures),
