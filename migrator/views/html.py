@@ -231,9 +231,13 @@ def _gap_figure(groups: _Groups) -> Figure | None:
     if each:
         circle = {"color": "#222222", "symbol": "circle-open", "size": 8}
         figure.add_scatter(mode="markers", name="each workload", marker=circle, **_gap_marks(each))
-    _lay_out_gap(
-        figure, {name: share for _, name, share in overall}, [share for _, _, share in gaps], _policies(groups)
-    )
+    known, shares_pct = {name: share for _, name, share in overall}, [share for _, _, share in gaps]
+    low, high = max(_LEAST_SHARE_PCT, min(0.0, *shares_pct)), max(100.0, *shares_pct)
+    _lay_out_rows(figure, {name: f"{known[name]:.0f}" if name in known else "–" for name in _policies(groups)})
+    figure.update_layout(showlegend=len(figure.data) > 1, legend=_LEGEND)
+    figure.update_xaxes(title_text="gap closed, %", range=[low - 5, high + 5], **_GRID)
+    for share_pct in (0, 100):
+        figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
     return figure
 
 
@@ -245,18 +249,6 @@ def _gap_marks(gaps: Sequence[tuple[str, str, float]]) -> dict[str, object]:
         "hovertext": [f"{_heading(name, title)}<br>{share:.1f} %" for title, name, share in gaps],
         "hoverinfo": "text",
     }
-
-
-def _lay_out_gap(
-    figure: Figure, overall: Mapping[str, float], shares_pct: Sequence[float], names: Sequence[str]
-) -> None:
-    """Give each policy a row, with its overall figure, known or not, beside its name."""
-    low, high = max(_LEAST_SHARE_PCT, min(0.0, *shares_pct)), max(100.0, *shares_pct)
-    _lay_out_rows(figure, {name: f"{overall[name]:.0f}" if name in overall else "–" for name in names})
-    figure.update_layout(showlegend=len(figure.data) > 1, legend=_LEGEND)
-    figure.update_xaxes(title_text="gap closed, %", range=[low - 5, high + 5], **_GRID)
-    for share_pct in (0, 100):
-        figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
 
 
 def _lay_out_rows(figure: Figure, labels: Mapping[str, str]) -> None:
