@@ -130,17 +130,6 @@ def _verdict(condition: Condition, share: KeptShare) -> Verdict:
     return Verdict.HOLDS if spare + _EPS >= share.room else Verdict.NOT_SHOWN
 
 
-def _trial(
-    conditions: Sequence[Condition], choice: Choice, runs: Mapping[int, Kept | None], weights: Mapping[str, float]
-) -> Trial:
-    began = [run for run in runs.values() if run is not None]
-    whole = len(began) == len(runs)
-    shares = tuple(share_kept(one, began, weights) if whole else KeptShare(None) for one in conditions)
-    verdicts = [_verdict(*pair) for pair in zip(conditions, shares, strict=True)]
-    worst = next((one for one in (Verdict.FAILS, Verdict.NOT_SHOWN) if one in verdicts), Verdict.HOLDS)
-    return Trial(choice, tuple(runs), shares, worst)
-
-
 @dataclass(frozen=True, slots=True)
 class Confirmed:
     """What simulations say of a search's answer.
@@ -242,7 +231,12 @@ class _Simulations:
                 self._tell(self.trials[choice])
 
     def _trial(self, choice: Choice, seeds: tuple[int, ...]) -> Trial:
-        return _trial(self._conditions, choice, {one: self._runs[choice, one] for one in seeds}, self._weights)
+        began = [run for one in seeds if (run := self._runs[choice, one]) is not None]
+        whole = len(began) == len(seeds)
+        shares = tuple(share_kept(one, began, self._weights) if whole else KeptShare(None) for one in self._conditions)
+        verdicts = [_verdict(*pair) for pair in zip(self._conditions, shares, strict=True)]
+        worst = next((one for one in (Verdict.FAILS, Verdict.NOT_SHOWN) if one in verdicts), Verdict.HOLDS)
+        return Trial(choice, seeds, shares, worst)
 
     def stands(self, held: Choice, broken: Choice | None) -> bool:
         """Whether nothing beside the last value that is kept speaks against it; if something does, it is not shown.
