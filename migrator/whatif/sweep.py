@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from planner.build import TYPICAL_INSTANCES
 from planner.course import Course, courses
 from planner.errors import PlannerError
 from planner.plan import MigPlan, Status
-from planner.problem import Problem, Reconfiguration, Task
+from planner.problem import Problem, Reconfiguration
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names
 from workloads.errors import ProfileTableError
 from workloads.profiles.table import read_profiles
@@ -360,15 +360,12 @@ def outcome_of(case: Case) -> PointOutcome:
 
 
 def _tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:
-    retrainings = _retrainings(plan)
     for course in courses(problem, plan):
         tenant = course.tenant
         arrivals = float(tenant.arrivals_rps.sum()) * problem.step_s
         goodput = float(course.goodput.sum()) / tenant.weight if tenant.weight > 0 else None
         share = None if goodput is None or arrivals == 0 else 100 * goodput / arrivals
-        yield TenantOutcome(
-            tenant.name, arrivals, goodput, share, retrainings.get(tenant.name), _in_time_pct(course, arrivals)
-        )
+        yield TenantOutcome(tenant.name, arrivals, goodput, share, _retraining(course), _in_time_pct(course, arrivals))
 
 
 def _in_time_pct(course: Course, arrivals: float) -> float | None:
@@ -385,14 +382,9 @@ def _attainment_pct(tenants: Iterable[TenantOutcome]) -> float | None:
     return sum(known) / sum(arrivals for arrivals, _ in busy) if busy and len(known) == len(busy) else None
 
 
-def _retrainings(plan: MigPlan) -> Mapping[str, PlannedRetraining]:
-    """The retrainings that the plan starts, by tenant; one that was running before has no option."""
-    found = {
-        item.owner.tenant: PlannedRetraining(item.option, str(item.placement), item.create_step, item.end_step)
-        for item in plan.lifetimes
-        if item.owner.task is Task.RETRAINING and item.option is not None
-    }
-    for schedule in plan.schedules:
-        if (run := schedule.retraining) is not None:
-            found[schedule.name] = PlannedRetraining(run.option, run.profile, run.start_step, run.end_step)
-    return found
+def _retraining(course: Course) -> PlannedRetraining | None:
+    """The retraining that the plan starts; one that was running before has no option."""
+    run = course.retraining
+    if run is None or run.option is None:
+        return None
+    return PlannedRetraining(run.option, run.where, run.create_step, run.end_step)
