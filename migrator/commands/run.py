@@ -155,7 +155,7 @@ def run_command(
             raise typer.BadParameter(f"--resume goes on with a run as it was begun: without {', '.join(given)}")
         if html is not None:
             require_page(html, resume)
-        resume_run(resume, policy=policy, against=against, on_gpu=where, html=html, verbose=verbose)
+        resume_run(resume, where, policy=policy, against=against, html=html, verbose=verbose)
         return
     if config is None:
         raise typer.BadParameter("give a CONFIG, or --resume DIR")
@@ -181,13 +181,7 @@ def _shown(config: Config, verbose: bool, gpu: GpuModel, traffic: RecordedTraffi
 
 
 def resume_run(
-    folder: Path,
-    *,
-    policy: str | None = None,
-    against: str | None = None,
-    on_gpu: OnGpu | None = None,
-    html: Path | None = None,
-    verbose: bool = False,
+    folder: Path, where: OnGpu, *, policy: str | None, against: str | None, html: Path | None, verbose: bool
 ) -> None:
     """Go on with the run in ``folder``, print its report and write its page into ``html``.
 
@@ -209,7 +203,6 @@ def resume_run(
         WireError: The folder of a live run's processes cannot be used.
     """
     rival, view = None if against is None else policy_of(against), partial(RunView, verbose=verbose)
-    where = on_gpu or OnGpu()
     with ResumedLog(folder) as log:
         stands = log.stands
         if log.is_finished:

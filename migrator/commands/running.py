@@ -176,7 +176,7 @@ def begin(
     policy: AnyPolicy,
     show: Callable[[GpuModel, RecordedTraffic], AbstractContextManager[View]],
     *,
-    where: OnGpu | None = None,
+    where: OnGpu,
     out: Path | None = None,
     time_limit_s: float | None = None,
 ) -> tuple[Path | None, Setting, RecordedTraffic]:
@@ -189,7 +189,6 @@ def begin(
         MigratorError: As :func:`migrator.commands.run.run_command` has it, with errors of the planner, of the GPU, and
             of live processes.
     """
-    where = where or OnGpu()
     if time_limit_s is not None and not math.isfinite(time_limit_s):
         raise MigratorError(f"--time-limit is {time_limit_s}; a finite number of seconds is needed")
     if time_limit_s is not None and not isinstance(policy, Policy):
