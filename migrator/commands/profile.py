@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast, get_args
 
 import typer
 from rich import box
@@ -27,7 +27,7 @@ from executor.journal import Journal, file_of
 from executor.mig import GpuModel
 from executor.mps import MpsGpu
 from executor.names import spelled_as
-from executor.opening import open_gpu
+from executor.opening import BackendName, open_gpu
 from executor.reconcile import Reconciler
 from migrator import __version__
 from migrator.commands.options import BesideOthers, Index, State, nameable, with_examples
@@ -279,18 +279,12 @@ def _driven(name: str, cut: CpuCut | None, index: int, state: Path) -> DriverGpu
         return CpuGpu(cut, state)
     if (share := MpsCut.named(name)) is not None:
         return MpsGpu(share, index, state)
-    match name.casefold():
-        case "auto":
-            return open_gpu("auto", index)
-        case "nvml":
-            return open_gpu("nvml", index)
-        case "smi":
-            return open_gpu("smi", index)
-        case _:
-            raise MigratorError(
-                f"--gpu {name}: auto, nvml, smi, shares by MPS, as mps-a100-80gb-in-7, or this machine's CPU, cut, as "
-                "cpu-1.6-in-7, are allowed"
-            )
+    if (backend := name.casefold()) in get_args(BackendName):
+        return open_gpu(cast("BackendName", backend), index)
+    raise MigratorError(
+        f"--gpu {name}: auto, nvml, smi, shares by MPS, as mps-a100-80gb-in-7, or this machine's CPU, cut, as "
+        "cpu-1.6-in-7, are allowed"
+    )
 
 
 def _disturbed(gpu: DriverGpu, found: Sequence[Figure]) -> Iterator[str]:
