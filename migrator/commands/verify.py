@@ -44,8 +44,7 @@ class Demands:
     def shortfall(self, found: Verification) -> str | None:
         """Why the plan is not what was asked for, as what comes after its name; ``None`` if it is."""
         if broken := found.broken_rules if self.may_miss_floors else found.violations:
-            n = len(broken)
-            return f"the plan breaks {n} rule{'s' if n != 1 else ''}"
+            return f"the plan breaks {counted(len(broken), 'rule')}"
         proven, claimed = found.proven_gap, found.claimed_gap
         if self.strict and proven is None:
             return "the proven gap is none; --strict asks for one"

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from migrator.assumed import assumed_in_any
 from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, MatchScore, Standing, standings
-from migrator.console import escape
+from migrator.console import counted, escape
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
 from migrator.views.fitted import stacked
@@ -55,9 +55,8 @@ def extent(scores: Sequence[MatchScore], stride_s: int | None = None) -> str:
     n_segments, n_windows = len({(score.workload, score.segment) for score in scores}), len(first.totals)
     segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
     segments += "" if stride_s is None else f", {stride_s} s from one begin to the next,"
-    windows = "1 window" if n_windows == 1 else f"{n_windows} windows"
     n_requests = sum(score.total.arrivals for score in scores if score.policy == first.policy)
-    return f"{segments} of {windows}, {n_requests:,} requests"
+    return f"{segments} of {counted(n_windows, 'window')}, {n_requests:,} requests"
 
 
 def setup_text(scores: Sequence[MatchScore]) -> str:
@@ -105,7 +104,7 @@ def _print_table(title: str, scores: Sequence[MatchScore], console: Console, str
         console.print(f"  [bold red]far from its plan:[/] {escape(line)}", soft_wrap=is_pipe)
     for item in found:
         if item.n_unplanned:
-            windows = "1 window" if item.n_unplanned == 1 else f"{item.n_unplanned} windows"
+            windows = counted(item.n_unplanned, "window")
             console.print(f"  {escape(shown(item.policy))}: no plan in {windows}; the layout before was kept")
     for score in scores:
         for refusal in score.refusals:

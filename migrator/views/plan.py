@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile, memory_slices_in
-from migrator.console import escape
+from migrator.console import counted, escape
 from migrator.views.fitted import fitted
 from migrator.views.palette import SHORT
 from migrator.views.sentences import floors_in_words
@@ -83,7 +83,7 @@ def print_plan(
     """
     console.print(
         f"[bold]{plan.status}[/] {problem.reconfiguration} plan by {escape(plan.engine)} on {problem.gpu.name}: "
-        f"{plan.n_steps} step{'s' if plan.n_steps != 1 else ''} of {problem.step_s:g} s"
+        f"{counted(plan.n_steps, 'step')} of {problem.step_s:g} s"
     )
     if plan.infeasibility is not None:
         console.print(f"  {escape(str(plan.infeasibility))}", soft_wrap=True)
@@ -120,7 +120,9 @@ def _figures(
             table.add_row("floors", escape(told))
     table.add_row("solved", f"in {plan.solve_s:.2f} s{_work(plan)}{_loading(plan)}")
     if verification is not None:
-        table.add_row("checked", _checked(_broken(plan, verification)))
+        n_broken = len(_broken(plan, verification))
+        wrong = f"[bold red]breaks {counted(n_broken, 'rule')}[/]"
+        table.add_row("checked", wrong if n_broken else "valid by every rule")
     if problem.unavailable:
         table.add_row("not ours", "; ".join(map(str, problem.unavailable)))
     for heading in ("beats", "equals", "short of"):
@@ -150,12 +152,6 @@ def _work(plan: MigPlan) -> str:
 def _broken(plan: MigPlan, verification: Verification) -> tuple[Violation, ...]:
     """What is wrong with the plan; one that may miss floors and says so is told apart."""
     return verification.broken_rules if plan.missed else verification.violations
-
-
-def _checked(broken: Sequence[Violation]) -> str:
-    if broken:
-        return f"[bold red]breaks {len(broken)} rule{'s' if len(broken) != 1 else ''}[/]"
-    return "valid by every rule"
 
 
 def _standing(floor: SimplePlan, objective: float) -> str:
@@ -403,10 +399,9 @@ def print_explanation(found: Explanation, console: Console) -> None:
             f"turns, {pool.apart:.2f} at most if each instance were one's alone",
             soft_wrap=True,
         )
-    n = found.n_compared
     console.print(
         f"[bold]What could be held in steps {found.from_step}–{found.to_step}[/], all else as in the plan: "
-        f"{n} layout{'s' if n != 1 else ''} to choose from"
+        f"{counted(found.n_compared, 'layout')} to choose from"
     )
     console.print(_choices_table(found, console.width))
     console.print(escape(found.reason))

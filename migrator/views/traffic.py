@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from migrator.config import ArrivalsConfig, Config
-from migrator.console import escape, warn
+from migrator.console import counted, escape, warn
 from migrator.provenance import scaling_text
 from migrator.traffic import Origin, Traffic
 from workloads.traffic.scaling import ScaleMethod
@@ -41,7 +41,8 @@ def traffic_lines(config: Config, traffic: Traffic) -> Iterator[str]:
     n_load, n = config.n_load_windows, config.windows
     if n_load != n and config.load is not None and any(one.arrivals.scale.factor is None for one in config.tenants):
         does = "cut to" if n < n_load else "extended to"
-        yield f"load {config.load:g} is over the config's own {_windows(n_load)}; the run is {does} {_windows(n)}"
+        own, run = counted(n_load, "window"), counted(n, "window")
+        yield f"load {config.load:g} is over the config's own {own}; the run is {does} {run}"
 
 
 def print_load_of_segments(config: Config, console: Console) -> None:
@@ -51,7 +52,7 @@ def print_load_of_segments(config: Config, console: Console) -> None:
     if config.load_over == "segment":
         text = "each segment is brought to it by itself (load_over: segment)"
     else:
-        text = f"over the config's own {_windows(config.n_load_windows)}, the same factors on all segments"
+        text = f"over the config's own {counted(config.n_load_windows, 'window')}, the same factors on all segments"
     console.print(f"{config.name}: load {config.load:g}: {text}", soft_wrap=not console.is_terminal)
 
 
@@ -92,10 +93,6 @@ def again_text(arrivals: ArrivalsConfig, origin: Origin, history_s: int) -> str:
 
 def _run_text(origin: Origin) -> str:
     return f"{origin.n_requests:,} requests in the run's {origin.n_seconds:,} s, load {origin.load:.2f}"
-
-
-def _windows(n: int) -> str:
-    return f"{n} window{'' if n == 1 else 's'}"
 
 
 def _shown(source: str) -> str:
