@@ -9,13 +9,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.console import escape
+from migrator.console import counted, escape
 from migrator.log.live import BECAME, LiveFacts
 from migrator.log.records import Cause, RunStarted, Scale, Tenant
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Replans, Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
-from migrator.views.fitted import fitted, left_out_text
+from migrator.views.fitted import print_fitted
 from migrator.views.sentences import assumed_lines, floors_in_words, surprise_lines
 
 _HEADINGS = {
@@ -72,10 +72,7 @@ _CAUSES = {
 def print_report(report: Report, console: Console) -> None:
     """Print the run's setting, a row for each window and tenant, totals, and what was assumed."""
     _print_header(report, console)
-    table, left_out = fitted(partial(_table, report), tuple(_HEADINGS), _DISPENSABLE, console)
-    console.print(table)
-    if left_out:
-        console.print(left_out_text(left_out), style="dim")
+    print_fitted(partial(_table, report), tuple(_HEADINGS), _DISPENSABLE, console)
     for line in surprise_lines(report.surprises):
         console.print(f"[bold red]far from its plan:[/] {escape(line)}")
     if report.live is not None:
@@ -220,19 +217,16 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
     """Print what was learned, window by window, and whether each request is accounted for."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     titles = "win-\ndow", "tenant", "model age\nin windows", "right before\nretraining %", "right\nafter %"
-    for title in titles:
+    for title in (*titles, "new weights\nat second", "expected\nof them %", "their test\nset %", "load ms"):
         table.add_column(title, justify="left" if title == "tenant" else "right")
-    for title in ("new weights\nat second", "expected\nof them %", "their test\nset %", "load ms"):
-        table.add_column(title, justify="right")
     for one in facts.learned:
-        swap_ms = "–" if not one.swap_s else f"{1000 * max(one.swap_s):.1f}"
         table.add_row(
             str(one.window),
             escape(one.tenant),
             str(one.age),
-            *(_figure(value) for value in (one.before_pct, one.after_pct, one.finish_s)),
-            *(_figure(value) for value in (one.estimated_pct, one.tested_pct)),
-            swap_ms,
+            *(_number(value, 1) for value in (one.before_pct, one.after_pct, one.finish_s)),
+            *(_number(value, 1) for value in (one.estimated_pct, one.tested_pct)),
+            "–" if not one.swap_s else f"{1000 * max(one.swap_s):.1f}",
         )
     console.print(table)
     for one in facts.learned:
@@ -250,10 +244,6 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
         console.print(f"sent late by the generator itself: median {median_ms:.1f} ms, at most {worst_ms:.0f} ms")
     if facts.is_void:
         console.print(f"[bold red]void[/]: {facts.void_because}, so that times say nothing")
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
 
 
 def _print_blind(report: Report, console: Console) -> None:
@@ -278,7 +268,7 @@ def _print_trouble(trouble: Trouble, console: Console) -> None:
     console.print(f"[bold yellow]trouble with the GPU:[/] {', '.join(parts)}")
     for where, kept in (("with it", trouble.troubled), ("without", trouble.quiet)):
         if kept is not None:
-            console.print(f"  {kept.windows} {'window' if kept.windows == 1 else 'windows'} {where}: {kept}")
+            console.print(f"  {counted(kept.windows, 'window')} {where}: {kept}")
 
 
 def _print_replans(replans: Replans, console: Console) -> None:
@@ -346,12 +336,8 @@ def _print_floors(report: Report, console: Console) -> None:
 
 def _print_start_ups(report: Report, console: Console) -> None:
     """Print the mean seconds of a start-up by phase, if any change was made."""
-    if not report.start_ups:
-        return
-    table, left_out = fitted(partial(_start_up_table, report), PHASES, PHASES, console)
-    console.print(table)
-    if left_out:
-        console.print(left_out_text(left_out), style="dim")
+    if report.start_ups:
+        print_fitted(partial(_start_up_table, report), PHASES, PHASES, console)
 
 
 def _start_up_table(report: Report, phases: Sequence[str]) -> Table:
@@ -370,7 +356,7 @@ def _phase(phase: Phase) -> str:
 
 def _print_ending(report: Report, console: Console) -> None:
     n_void = sum(window.is_void for window in report.windows)
-    void = f"; {n_void} window{'s' if n_void != 1 else ''} void and in no total" if n_void else ""
+    void = f"; {counted(n_void, 'window')} void and in no total" if n_void else ""
     match report.ending:
         case "finished":
             if n_void:

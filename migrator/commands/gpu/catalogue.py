@@ -18,7 +18,7 @@ from migrator.commands.options import Json, with_examples
 from migrator.console import counted, output, print_json
 from migrator.errors import MigratorError
 from migrator.views.as_json import gpu_to_json
-from migrator.views.fitted import fitted, left_out_text
+from migrator.views.fitted import print_fitted
 
 _FIGURES = ("id", "kind", "compute", "memory", "GiB", "SMs", "most", "starts")
 _DISPENSABLE = ("kind", "SMs", "id", "most", "GiB", "starts")
@@ -89,10 +89,7 @@ def memory_strip(layout: Layout, memory_slices: int) -> str:
 
 
 def _print_profiles(model: GpuModel, console: Console) -> None:
-    table, left_out = fitted(partial(_profile_table, model), _FIGURES, _DISPENSABLE, console)
-    console.print(table)
-    if left_out:
-        console.print(left_out_text(left_out), style="dim")
+    print_fitted(partial(_profile_table, model), _FIGURES, _DISPENSABLE, console)
     for note in model.notes:
         console.print(f"  note: {note}", style="dim")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -24,7 +25,7 @@ from migrator.commands.options import Backend, Card, Index, Json, State, with_ex
 from migrator.commands.where import Where
 from migrator.console import complain, counted, escape, output, print_json, warn, warn_of
 from migrator.errors import ExitCode
-from migrator.views.fitted import fitted, left_out_text
+from migrator.views.fitted import print_fitted
 
 LayoutText = Annotated[str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.")]
 
@@ -195,16 +196,11 @@ def _print_list(listed: _Listed) -> None:
     gpu = listed.gpu
     n_instances = counted(len(listed.instances), "GPU instance") if listed.instances else "no GPU instance"
     output().print(f"[bold]{escape(gpu.model.title)}[/] (GPU {gpu.index}, by {gpu.backend}): {n_instances}")
-    if not listed.instances:
-        return
-    table, left_out = fitted(lambda shown: _table(listed, shown), _HEADINGS, ("UUID", "processes"), output())
-    output().print(table)
-    if left_out:
-        output().print(left_out_text(left_out), style="dim")
+    if listed.instances:
+        print_fitted(partial(_table, listed), _HEADINGS, ("UUID", "processes"), output())
 
 
-def _table(listed: _Listed, shown: Iterable[str]) -> Table:
-    headings = tuple(shown)
+def _table(listed: _Listed, headings: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("placement", no_wrap=True)
     for heading in headings:

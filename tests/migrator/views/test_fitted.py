@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from migrator.views.fitted import fitted, left_out_text, stacked
+from migrator.views.fitted import fitted, print_fitted, stacked
 
 ROW = {"a long name": "0 1 2 3 4 5 6", "figure": "123456.78", "other": "9.99"}
 
@@ -45,8 +45,11 @@ def test_what_is_least_needed_goes_first() -> None:
     assert printed(30)[1] == ("a long name", "other")
 
 
-def test_what_is_left_out_is_named() -> None:
-    assert left_out_text(["p50", "outage"]) == "left out for want of width: p50, outage; --json has them"
+@pytest.mark.parametrize(("width", "last"), [(80, ""), (44, "left out for want of width: other; --json has them")])
+def test_what_is_left_out_is_named(width: int, last: str) -> None:
+    console = Console(file=StringIO(), width=width)
+    print_fitted(build, tuple(ROW), ("other", "a long name"), console)
+    assert " ".join(console.file.getvalue().rpartition("┘")[2].split()) == last
 
 
 def test_a_heading_is_stacked_in_short_lines() -> None:
