@@ -185,8 +185,10 @@ def _plan_config(
     _check_step(shown, planned.problem.n_steps, config_path)
     print_traffic(config, traffic, progress())
     assumed = assumed_in(setting)
+    begins_s = planned.plan_from_step * planned.problem.step_s
+    begins = f"{begins_s:g} s into the window; steps count from there, the old layout serves before"
     notes = (
-        *_beginning(planned),
+        *([("begins", begins)] if planned.plan_from_step else []),
         *_partitions(planned),
         *provenance(setting.config, setting.tenants, traffic),
         *_assumed_notes(assumed),
@@ -198,7 +200,6 @@ def _plan_config(
         extra["partitions"] = found
     if shown.emit is not None:
         require_plan(planned)
-    begins_s = planned.plan_from_step * planned.problem.step_s
     what = Emitted(planned.problem, planned.plan, begins_s, f"{config_path.name}, window {window}")
     _show(what, shown, notes, extra)
     require_plan(planned)
@@ -265,14 +266,6 @@ def _seen_by(config_path: Path, config: Config, tenants: Sequence[Tenant]) -> Ma
         return {}
     begun = read_log(config_path.parent).of(WindowStarted)
     return {started.window: seen_in(started, config, tenants) for started in begun}
-
-
-def _beginning(planned: PlannedWindow) -> list[tuple[str, str]]:
-    """When the plan begins, if that is not when its window does."""
-    if planned.plan_from_step == 0:
-        return []
-    begins_s = planned.plan_from_step * planned.problem.step_s
-    return [("begins", f"{begins_s:g} s into the window; steps count from there, the old layout serves before")]
 
 
 def _partitions(planned: PlannedWindow) -> list[tuple[str, str]]:

@@ -121,13 +121,16 @@ def whatif_command(
     _, traffic = assemble(base, str(config))
     print_traffic(base, traffic, progress())
     notes = (*_notes(base), *trace_notes(base, traffic))
-    sweep = Sweep(base.name, _forecast_name(base), grid, outcomes, notes)
+    forecast = HINDSIGHT if base.forecast.method == "known" else base.forecast.method
+    sweep = Sweep(base.name, forecast, grid, outcomes, notes)
+    document = sweep_to_json(sweep, found, confirmed)
     if out is not None:
-        write_output("--out", out, _for_programs(sweep, found, confirmed, out.suffix))
+        text = sweep_to_csv(sweep, found) if out.suffix == ".csv" else json.dumps(document, indent=2, allow_nan=False)
+        write_output("--out", out, text)
     if plot is not None:
         write_output("--plot", plot, sweep_to_html(sweep, () if found is None else found.conditions))
     if as_json:
-        print_json(sweep_to_json(sweep, found, confirmed))
+        print_json(document)
     else:
         print_sweep(sweep, output(), found, confirmed)
     if found is None:
@@ -254,16 +257,6 @@ def _unmeasured(point: Point, reason: str) -> PointOutcome:
     name = next(choice.text for choice in point if choice.key == "gpu")
     shared = reason.replace(f"for the GPU model {name!r}", "for this GPU model")
     return PointOutcome(point, UNMEASURED, Reconfiguration.PHYSICAL.value, "", reason=shared)
-
-
-def _for_programs(sweep: Sweep, found: Found | None, confirmed: Confirmed | None, suffix: str) -> str:
-    if suffix == ".csv":
-        return sweep_to_csv(sweep, found)
-    return json.dumps(sweep_to_json(sweep, found, confirmed), indent=2, allow_nan=False)
-
-
-def _forecast_name(config: Config) -> str:
-    return HINDSIGHT if config.forecast.method == "known" else config.forecast.method
 
 
 def _notes(config: Config) -> tuple[str, ...]:

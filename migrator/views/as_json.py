@@ -302,15 +302,11 @@ def sweep_to_json(sweep: Sweep, found: Found | None = None, confirmed: Confirmed
 
 def _find(found: Found, confirmed: Confirmed | None) -> Json:
     """What was looked for, what plans promise, and what simulated runs keep."""
-
-    def plain(choice: Choice | None) -> str | int | float | None:
-        return None if choice is None else _plain(choice)
-
     return {
         "direction": found.search.direction,
         "key": found.search.name,
         "keep": list(map(str, found.conditions)),
-        **{name: plain(getattr(found, name)) for name in ("holds", "breaks", "fails")},
+        **{name: _plain(getattr(found, name)) for name in ("holds", "breaks", "fails")},
         **{name: list(map(_plain, getattr(found, name))) for name in ("again", "not_shown", "unmeasured")},
         "simulated": None if confirmed is None else _simulated(found, confirmed),
     }
@@ -359,9 +355,9 @@ def sweep_to_csv(sweep: Sweep, found: Found | None = None) -> str:
     return text.getvalue()
 
 
-def _plain(choice: Choice) -> str | int | float:
+def _plain(choice: Choice | None) -> str | int | float | None:
     """A number as one, and everything else as it would be typed."""
-    return choice.value if isinstance(choice.value, (int, float)) else choice.text
+    return None if choice is None else choice.value if isinstance(choice.value, (int, float)) else choice.text
 
 
 def _values(point: Point) -> Json:

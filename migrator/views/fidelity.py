@@ -22,10 +22,9 @@ def print_fidelity(runs: Sequence[LiveFidelity], verdict: FidelityVerdict, conso
 def _print_run(run: LiveFidelity, console: Console) -> None:
     console.print(f"[bold]{escape(str(run.folder))}[/]: counted live, and simulated with what the run recorded")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("win-\ndow", "tenant", "arrivals", "in time %\nlive", "simu-\nlated", "differs\nby points"):
+    titles = "win-\ndow", "tenant", "arrivals", "in time %\nlive", "simu-\nlated", "differs\nby points"
+    for title in (*titles, "goodput %\nlive", "simu-\nlated", "differs\nby %"):
         table.add_column(title, justify="left" if title == "tenant" else "right")
-    for title in ("goodput %\nlive", "simu-\nlated", "differs\nby %"):
-        table.add_column(title, justify="right")
     for window in run.windows:
         own = run.of_window(window)
         for place, (name, nearness) in enumerate(own.items()):

@@ -14,7 +14,7 @@ from migrator.views.sentences import assumed_lines
 from migrator.whatif.confirm import Confirmed, KeptShare, Trial
 from migrator.whatif.grid import Choice, point_text
 from migrator.whatif.search import UNMEASURED, Condition, Found, Verdict
-from migrator.whatif.sweep import PlannedRetraining, PointOutcome, Sweep, TenantOutcome
+from migrator.whatif.sweep import PointOutcome, Sweep, TenantOutcome
 
 _BOUNDLESS = 10_000
 """Columns of a console on which every table fits, to measure a table's own width."""
@@ -236,12 +236,9 @@ def _cells(outcome: PointOutcome, tenant_names: tuple[str, ...], n_tenant_cells:
 def _tenant_cells(tenant: TenantOutcome | None) -> list[str]:
     if tenant is None:
         return ["", "", ""]
-    retrains = "–" if tenant.retraining is None else _retraining_text(tenant.retraining)
+    run = tenant.retraining
+    retrains = "–" if run is None else f"{run.where} {run.start_step}–{run.end_step}"
     return [_number(tenant.goodput_pct, 2), _number(tenant.slo_attainment_pct, 2), retrains]
-
-
-def _retraining_text(retraining: PlannedRetraining) -> str:
-    return f"{retraining.where} {retraining.start_step}–{retraining.end_step}"
 
 
 def _number(value: float | None, digits: int) -> str:
