@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import zmq
 
@@ -146,10 +146,9 @@ class Site:
         self._poller = zmq.Poller()
         self._clock: LiveClock | None = None
         self._peer: Peer[ToController] | None = None
-        self._dispatcher: subprocess.Popen[bytes] | None = None
-        self._generator: subprocess.Popen[bytes] | None = None
-        self._door: subprocess.Popen[bytes] | None = None
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}  # by what messages call it, in the order of starts
         self._door_setup: str | None = None
+        self._door: IO[bytes] | None = None  # what it says
         self._is_finishing = self._has_finished = False
         self._n_asked = 0
         self._asking: list[Asking] = []
@@ -256,9 +255,9 @@ class Site:
         self._peer.watched_by(self._poller)
         self._peer.send(Watch())
         setup = dispatcher.Setup(self.folder, tuple(tenants), clock.origin_s, turn_cost=turn_cost)
-        self._dispatcher = self._start("workloads.live.dispatcher", as_text(setup))
+        self._start("dispatcher", "workloads.live.dispatcher", as_text(setup))
         files = str(self._requests), repr(clock.origin_s), str(self.outcomes)
-        self._generator = self._start("workloads.live.generator", str(self.folder), *files)
+        self._start("generator", "workloads.live.generator", str(self.folder), *files)
 
     def order(self, order: Order | Worth) -> None:
         """Tell the dispatcher what a worker is to do, or what a tenant's answers are worth."""
@@ -287,10 +286,10 @@ class Site:
             LiveError: Dispatcher or generator do not end as they should.
         """
         assert self._peer is not None
-        assert self._generator is not None
         self.drop_rest()
+        generator = self._processes["generator"]
         try:
-            said, _ = self._generator.communicate(timeout=FINISH_S)
+            said, _ = generator.communicate(timeout=FINISH_S)
         except subprocess.TimeoutExpired:
             raise LiveError(f"the generator does not end; see {self.log}") from None
         until_s = monotonic() + FINISH_S
@@ -298,8 +297,8 @@ class Site:
             if monotonic() > until_s:
                 raise LiveError(f"the dispatcher does not end; see {self.log}")
             self._take(self._peer.receive(0.5))
-        if self._generator.returncode:
-            raise LiveError(f"the generator ended with code {self._generator.returncode}; see {self.log}")
+        if generator.returncode:
+            raise LiveError(f"the generator ended with code {generator.returncode}; see {self.log}")
         replayed: dict[str, Any] = json.loads(said)
         return replayed
 
@@ -312,18 +311,16 @@ class Site:
 
     def close(self) -> None:
         """End all processes, whatever they do."""
-        processes = self._generator, self._door, self._dispatcher
-        for process in processes:
-            if process is not None and process.poll() is None:
+        for process in reversed(self._processes.values()):  # the dispatcher last
+            if process.poll() is None:
                 process.terminate()
         self.zygote.close()
-        for process in processes:
-            if process is not None:
-                try:
-                    process.communicate(timeout=FINISH_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.communicate()
+        for process in reversed(self._processes.values()):
+            try:
+                process.communicate(timeout=FINISH_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
         if self._peer is not None:
             self._peer.close()
             self._peer = None
@@ -332,11 +329,14 @@ class Site:
             self._clock.close()
             self._clock = None
 
-    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, module: str, *arguments: str) -> IO[bytes]:
+        """Start a process; what it says."""
         with self.log.open("ab") as log:
-            return subprocess.Popen(  # noqa: S603 - our own module
+            process = self._processes[name] = subprocess.Popen(  # noqa: S603 - our own module
                 command(module, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )
+        assert process.stdout is not None
+        return process.stdout
 
     def _fresh(self, timeout_s: float) -> list[Received]:
         """What has happened since this was last asked; waits until something can be read, ``timeout_s`` at most."""
@@ -350,23 +350,19 @@ class Site:
             found += self._take(self._peer.receive(0.0))
         if self._door is not None and self.url is None:
             self._await_door(self._door)
-        for name, process in (
-            ("dispatcher", self._dispatcher),
-            ("generator", self._generator),
-            ("front door", self._door),
-        ):
-            if process is not None and process.poll() not in (None, 0):
-                raise LiveError(f"the {name} is gone, with code {process.returncode}; see {self.log}")
-        if self._dispatcher is not None and self._dispatcher.poll() == 0 and not self._is_finishing:
+        codes = {name: process.poll() for name, process in self._processes.items()}
+        for name, code in codes.items():
+            if code not in (None, 0):
+                raise LiveError(f"the {name} is gone, with code {code}; see {self.log}")
+        if codes.get("dispatcher") == 0 and not self._is_finishing:
             raise LiveError(f"the dispatcher has ended before the run; see {self.log}")
         return found
 
-    def _await_door(self, door: subprocess.Popen[bytes]) -> None:
+    def _await_door(self, door: IO[bytes]) -> None:
         """Say where it is, once it is open."""
-        assert door.stdout is not None
-        if select.select([door.stdout], [], [], 0.0)[0]:
-            self._poller.unregister(door.stdout.fileno())
-            said = door.stdout.readline()
+        if select.select([door], [], [], 0.0)[0]:
+            self._poller.unregister(door.fileno())
+            said = door.readline()
             self.url = str(json.loads(said)["url"]) if said else ""
             if not said:
                 raise LiveError(f"the front door cannot be opened; see {self.log}")
@@ -385,10 +381,9 @@ class Site:
                     found.append(message)
                 case Beat():
                     if self._door_setup is not None:  # the dispatcher is there, and can be asked
-                        self._door = self._start("workloads.live.front_door", self._door_setup)
+                        self._door = self._start("front door", "workloads.live.front_door", self._door_setup)
                         self._door_setup = None
-                        assert self._door.stdout is not None
-                        self._poller.register(self._door.stdout.fileno(), zmq.POLLIN)
+                        self._poller.register(self._door.fileno(), zmq.POLLIN)
         return found
 
 
