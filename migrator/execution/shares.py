@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from zlib import crc32
 
 import numpy as np
@@ -53,14 +54,35 @@ _STARTS_STREAM = 3
 _EPS_S = 1e-9
 
 
+class _Points:
+    """How a model is served on shares; each point is looked up once.
+
+    Attributes:
+        in_turns: With the whole GPU for so many twentieths of the time.
+    """
+
+    def __init__(self, profile: ShareProfile) -> None:
+        self._beside = cache(lambda quanta, factor: profile.point(quanta / QUANTA, factor))
+        self.in_turns = cache(lambda quanta: profile.point_in_turns(quanta / QUANTA))
+
+    def beside(self, quanta: int, factor: float) -> SharePoint:
+        """On so many twentieths, beside neighbours that slow it down so much; slowdowns are taken to a hundredth."""
+        return self._beside(quanta, round(factor, 2))
+
+
 @dataclass(eq=False)
 class _Part:
-    """One tenant during the run: what it holds, how far its retraining is, and what it could have served."""
+    """One tenant during the run: what it holds, how far its retraining is, and what it could have served.
+
+    Attributes:
+        points: How it is served,
+        known: and how planning takes it to be.
+    """
 
     index: int
     tenant: Tenant
-    profile: ShareProfile
-    known: ShareProfile
+    points: _Points
+    known: _Points
     sensitivity: Sensitivity
     training_rates: Mapping[str, FloatArray]
     could_serve: FloatArray
@@ -74,38 +96,6 @@ class _Part:
     option: str = FULL
     salvages: Mapping[str, float] = field(default_factory=dict)
     salvage_untrained: float = 0.0
-    turn_points: dict[int, SharePoint] = field(default_factory=dict)
-    points: dict[tuple[int, float], SharePoint] = field(default_factory=dict)
-
-    def point(self, quanta: int, factor: float) -> SharePoint:
-        """How it is served on the share; slowdowns are taken to a hundredth."""
-        key = (quanta, round(factor, 2))
-        if key not in self.points:
-            self.points[key] = self.profile.point(quanta / QUANTA, key[1])
-        return self.points[key]
-
-    def point_in_turns(self, quanta: int) -> SharePoint:
-        """How it is served with the whole GPU for so many twentieths of the time."""
-        if quanta not in self.turn_points:
-            self.turn_points[quanta] = self.profile.point_in_turns(quanta / QUANTA)
-        return self.turn_points[quanta]
-
-    def training_rate(self, *, in_turns: bool) -> FloatArray:
-        """Part of its retraining, as it is to be done, that a second does by twentieths."""
-        rates = self.training_rates[self.option]
-        return training_in_turns(rates) if in_turns else rates
-
-    def known_rps(self, quanta: int, factor: float) -> float:
-        """Requests a second on the share, as planning knows it."""
-        if self.known is self.profile:
-            return self.point(quanta, factor).rate_rps
-        return self.known.point(quanta / QUANTA, factor).rate_rps
-
-    def known_in_turns_rps(self, quanta: int) -> float:
-        """Requests a second with the whole GPU for so many twentieths of the time, as planning knows it."""
-        if self.known is self.profile:
-            return self.point_in_turns(quanta).rate_rps
-        return self.known.point_in_turns(quanta / QUANTA).rate_rps
 
 
 class Shares(WithoutInstances):
@@ -314,7 +304,7 @@ class Shares(WithoutInstances):
         load_rps = past_rps[-60:].mean(axis=0)
         equal = max(1, QUANTA // len(self._parts))
         busy = [
-            min(1.0, float(load_rps[other.index]) / max(other.known_rps(equal, 1.0), _EPS_S))
+            _busy(float(load_rps[other.index]), other.known.beside(equal, 1.0))
             for other in self._parts
             if other is not part
         ]
@@ -361,18 +351,20 @@ class Shares(WithoutInstances):
     @staticmethod
     def _rates_in_turns(part: _Part) -> FloatArray:
         """Requests a second by twentieths of the time, as planning knows it."""
-        return np.array([0.0, *(part.known_in_turns_rps(quanta) for quanta in range(1, QUANTA + 1))])
+        return np.array([0.0, *(part.known.in_turns(quanta).rate_rps for quanta in range(1, QUANTA + 1))])
 
     def _expected_rates(self, part: _Part, busy: Sequence[float], n_retraining: int) -> FloatArray:
         """Requests a second by twentieths, beside neighbours that are so busy and so many retrainings."""
         # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
         factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
-        return np.array([0.0, *(part.known_rps(quanta, factor) for quanta in range(1, QUANTA + 1))])
+        return np.array([0.0, *(part.known.beside(quanta, factor).rate_rps for quanta in range(1, QUANTA + 1))])
 
     def _training_rate(self, part: _Part) -> float:
+        """Part of its retraining, as it is being done, that a second does."""
         if part.stage is not RetrainingStage.RUNNING:
             return 0.0
-        rates = part.training_rate(in_turns=self._in_turns)
+        rates = part.training_rates[part.option]
+        rates = training_in_turns(rates) if self._in_turns else rates
         return float(rates[self._shares.get(Owner(part.tenant.name, Task.RETRAINING), 0)])
 
     def _finish_s(self, part: _Part) -> float:
@@ -389,19 +381,22 @@ class Shares(WithoutInstances):
     def _factor(self, part: _Part, second: int) -> float:
         """The slowdown of the tenant's inference in this second."""
         now_rps = self._traffic.rate_in(second)
-        busy = []
-        for other in self._parts:
-            if other is not part:
-                quanta = self._shares[Owner(other.tenant.name, Task.INFERENCE)]
-                busy.append(min(1.0, float(now_rps[other.index]) / max(other.point(quanta, 1.0).rate_rps, _EPS_S)))
+        busy = [
+            _busy(float(now_rps[other.index]), other.points.beside(self._serving_on(other), 1.0))
+            for other in self._parts
+            if other is not part
+        ]
         training = sum(self._training_rate(o) > 0 and o.trains_from_s <= self._piece_s for o in self._parts)
         return slowdown(part.sensitivity, self._strength, busy, training)
 
     def _now_point(self, part: _Part) -> SharePoint:
-        quanta = self._shares[Owner(part.tenant.name, Task.INFERENCE)]
         if self._in_turns:
-            return part.point_in_turns(quanta)
-        return part.point(quanta, self._factor(part, math.floor(self._piece_s + _EPS_S)))
+            return part.points.in_turns(self._serving_on(part))
+        return part.points.beside(self._serving_on(part), self._factor(part, math.floor(self._piece_s + _EPS_S)))
+
+    def _serving_on(self, part: _Part) -> int:
+        """The twentieths that its inference holds."""
+        return self._shares[Owner(part.tenant.name, Task.INFERENCE)]
 
     def _servers(self, part: _Part) -> tuple[Server, ...]:
         """The tenant's processes as they are now."""
@@ -421,6 +416,11 @@ class Shares(WithoutInstances):
             part.was_changing[second] += rate_rps * (until_s - from_s - serving_s)
 
 
+def _busy(load_rps: float, point: SharePoint) -> float:
+    """How busy processes are with these requests, 0 to 1."""
+    return min(1.0, load_rps / max(point.rate_rps, _EPS_S))
+
+
 def _parts(setting: Setting) -> list[_Part]:
     config, gpu = setting.config, setting.gpu
     profiles = setting.profiles
@@ -433,12 +433,13 @@ def _parts(setting: Setting) -> list[_Part]:
             profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
         )
         factors = service_factors(config.estimates, config.seed, gpu, entry.model)
+        points = _Points(profile)
         parts.append(
             _Part(
                 index=index,
                 tenant=tenant,
-                profile=profile,
-                known=profile.misjudged(factors) if factors else profile,
+                points=points,
+                known=_Points(profile.misjudged(factors)) if factors else points,
                 sensitivity=sensitivity_of(entry.model),
                 training_rates={one.name: training_rates(gpu, one.time_s, shares) for one in options}
                 or {FULL: np.zeros(QUANTA + 1)},
