@@ -260,7 +260,7 @@ class Applier:
         self._journal = backend.journal
         self._reconciler = Reconciler(backend.gpu, backend.journal, backend.clock, backend.patience)
         self._end = backend.end
-        self._calls: Executor = _DriverThread() if backend.clock.runs_by_itself else _Inline()
+        self._calls: Executor = _DriverThread() if backend.clock.runs_by_itself else Inline()
         self._watch = Watch(backend.silent_s, start_s)
         self._silence: Blind | None = None
         self._asked_s = -NEVER_S
@@ -385,9 +385,10 @@ class Applier:
         new = [change.layout.owner(placement) for placement in heirs] + [owner for _, owner in step.created]
         # One that would not go starts again.
         doing.n_at_once = max(1, n_joining + sum(len(owner.members) for owner in new if owner is not None))
+        self._close(leaving, busy_until_s, doing)
         going = [
-            Going(live.gpu_instance, drained_s, live.placement in heirs)
-            for live, drained_s in self._close(leaving, busy_until_s, doing)
+            Going(live.gpu_instance, drained_s, placement in heirs)
+            for placement, (live, drained_s) in doing.closed.items()
         ]
         for placement, owner in passing.items():
             self._pass_on(self._live[placement], owner, busy_until_s, doing)
@@ -718,18 +719,13 @@ class Applier:
             self._begin(live, name, doing.n_at_once)
         live.workers = {name: live.workers[name] for name in owner.members}
 
-    def _close(
-        self, placements: Sequence[Placement], busy_until_s: Mapping[str, float], doing: _Doing
-    ) -> list[tuple[Live, float]]:
-        """Take the instances out of use now; each with the time at which it is idle."""
-        closed = []
+    def _close(self, placements: Sequence[Placement], busy_until_s: Mapping[str, float], doing: _Doing) -> None:
+        """Take the instances out of use now."""
         for placement in placements:
             live = self._live.pop(placement)
             standing = [name for name, worker in live.workers.items() if worker.stands]
             drained_s = [self._workers.drain(live.instance_id, name) for name in standing]
-            closed.append((live, max([_busy_s(live, busy_until_s, doing.begin_s), *drained_s])))
-        doing.closed = {live.placement: (live, drained_s) for live, drained_s in closed}
-        return closed
+            doing.closed[placement] = live, max([_busy_s(live, busy_until_s, doing.begin_s), *drained_s])
 
     def may_serve(self, owner: Owner, placement: Placement) -> bool:
         """Whether the owner can serve in the instance."""
@@ -803,7 +799,7 @@ class _Doing(Users):
         self.n_at_once = 0
         self.coming: frozenset[Placement] = frozenset()
         self.left_over: frozenset[Placement] = frozenset()
-        self.closed: dict[Placement, tuple[Live, float]] = {}
+        self.closed: dict[Placement, tuple[Live, float]] = {}  # taken out of use, each with when it is idle
         self.steps: Steps[tuple[Undone, ...]]
         self.step: Call | Wait | None = None
         self.call: Future[Made] | None = None
@@ -907,7 +903,7 @@ class _DriverThread(Executor):
             make()
 
 
-class _Inline(Executor):
+class Inline(Executor):
     """Makes each call at once, on the caller's thread: for clocks that stand still while nothing waits on them."""
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

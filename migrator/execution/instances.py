@@ -18,7 +18,7 @@ from typing import TypeVar, assert_never
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
 from migrator.execution import events
-from migrator.execution.applier import NEVER_S, Applier, Backend, Live
+from migrator.execution.applier import NEVER_S, Applier, Backend, Inline, Live
 from migrator.execution.changes import Change, ChangeOutcome, changes_of
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import (
@@ -29,7 +29,6 @@ from migrator.execution.planning import (
     plan_window,
     require_plan,
     with_begun,
-    with_ended,
     with_ends,
     without_retrainings,
 )
@@ -155,7 +154,7 @@ class Instances:
         self._request: _Request | None = None
         self._last_answer: Future[Replan | PlannerError] | None = None
         # Where time passes by itself, the loop goes on while plans are made. One that there must be waits for no other.
-        self._solves: Executor | None = ThreadPoolExecutor(2, "planner") if backend.clock.runs_by_itself else None
+        self._solves: Executor = ThreadPoolExecutor(2, "planner") if backend.clock.runs_by_itself else Inline()
         self._starts, self._first_s = Starts(setting.config, setting.gpu, setting.known_tenants), first_s
         self._checkpoints = {name: tuple(part for part, _ in own.checkpoints) for name, own in tenants.items()}
 
@@ -329,8 +328,7 @@ class Instances:
         try:
             self._applier.close()
         finally:
-            if self._solves is not None:
-                self._solves.shutdown(wait=False, cancel_futures=True)
+            self._solves.shutdown(wait=False, cancel_futures=True)
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """Which part of shared instances others had; the rest the log's instances show."""
@@ -376,11 +374,7 @@ class Instances:
             except PlannerError as error:
                 return error
 
-        if self._solves is not None:
-            return self._solves.submit(made)
-        done: Future[AnswerT | PlannerError] = Future()
-        done.set_result(made())
-        return done
+        return self._solves.submit(made)
 
     def _take_in(self, seen: Opening) -> None:
         """Pose the window's problem with what is measured by now, if its plan was made before.
@@ -504,11 +498,12 @@ class Instances:
     def _as_it_went(self, planned: PlannedWindow, n_followed: int, step: int, from_s: float) -> PlannedWindow:
         """The window with its retrainings as they have gone so far; of ``n_followed`` steps changes are made.
 
-        One that failed, or never began, was not planned. One under way ends when it has trained for as long as planned,
-        and if that is over, when it is late by as much again as it is now.
+        One that failed, or never began, was not planned. One that has ended has done so by ``step``. One under way ends
+        when it has trained for as long as planned, and if that is over, when it is late by as much again as it is now.
         """
         under_way = self._applier.training_from_s(planned.window)
-        step_s, ends = self._setting.config.step_s, {}
+        step_s, lifetimes = self._setting.config.step_s, planned.plan.lifetimes
+        ends = {item.owner: step for item in lifetimes if item.owner in self._trained and step < item.end_step}
         for owner, training_from_s in under_way.items():
             end_s = training_from_s + self._training_s.get(owner, 0.0)
             if end_s < from_s:
@@ -517,7 +512,7 @@ class Instances:
             ends[owner] = max(step + 1, min(end_step, planned.problem.n_steps))
         went = with_begun(planned, under_way, step)  # a change may be made before its step
         went = without_retrainings(went, self._not_retraining(planned, n_followed))
-        return with_ended(with_ends(went, ends, step), self._trained, step)
+        return with_ends(went, ends, step)
 
     def _will_stand(self, planned: PlannedWindow, step: int, from_s: float) -> PhysicalState | None:
         """What will serve, or start to, at a later step of the plan in force; ``None`` if that cannot be told.

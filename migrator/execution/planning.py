@@ -351,16 +351,6 @@ def without_retrainings(planned: PlannedWindow, owners: Container[Owner]) -> Pla
     return planned.with_lifetimes(item for item in planned.plan.lifetimes if item.owner not in owners)
 
 
-def with_ended(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
-    """The window as if these retrainings had ended by ``step``, if they were to end later."""
-    return planned.with_lifetimes(
-        replace(item, serve_step=min(item.serve_step, step), end_step=step)
-        if item.owner in owners and item.create_step < step < item.end_step
-        else item
-        for item in planned.plan.lifetimes
-    )
-
-
 def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> PlannedWindow:
     """The window as if these retrainings had begun just before ``step``, if they were to begin later."""
     return planned.with_lifetimes(
@@ -377,7 +367,7 @@ def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> P
 
 
 def with_ends(planned: PlannedWindow, end_steps: Mapping[Owner, int], step: int) -> PlannedWindow:
-    """The window as if these retrainings, begun before ``step`` and under way then, were to end at these steps."""
+    """The window as if these retrainings, begun before ``step``, were to end, or had ended, at these steps."""
     return planned.with_lifetimes(
         replace(item, serve_step=min(item.serve_step, end_steps[item.owner]), end_step=end_steps[item.owner])
         if item.owner in end_steps and item.create_step < step

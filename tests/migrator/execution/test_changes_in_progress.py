@@ -59,7 +59,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReadLog:
     """Of a run in which a worker is ready, and a window ends, while a change is in progress."""
     changes = {"window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 4}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(applier, "_DriverThread", applier._Inline)  # threads would race
+        patch.setattr(applier, "_DriverThread", applier.Inline)  # threads would race
         setting, traffic = assemble(Config.model_validate(changed(SMALL, changes)), "test")
         return logged(tmp_path_factory.mktemp("run") / "log", setting, traffic, backend=busy(setting))
 

@@ -6,7 +6,7 @@ import pytest
 
 from migrator.config import validate_config
 from migrator.execution.ahead import plan_through
-from migrator.execution.planning import Solving, with_begun, with_ended
+from migrator.execution.planning import Solving, with_begun, with_ends
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -63,7 +63,7 @@ def test_a_retraining_that_ended_early_is_over_for_the_plan() -> None:
     plan = plan_of(Lifetime(at("1g.10gb@0"), own, 2, 5, 9, "full"))
     setting, traffic = assembled()
     (window, *_) = plan_through(setting, traffic, 0)
-    (ended,) = with_ended(replace(window, plan=plan), {own}, 4).plan.lifetimes
+    (ended,) = with_ends(replace(window, plan=plan), {own: 4}, 4).plan.lifetimes
     assert (ended.create_step, ended.serve_step, ended.end_step) == (2, 4, 4)
 
 
@@ -86,7 +86,7 @@ def test_a_retraining_that_goes_on_is_not_over_for_the_plan() -> None:
     plan = plan_of(Lifetime(at("1g.10gb@0"), Owner("vision", Task.RETRAINING), 2, 5, 9, "full"))
     setting, traffic = assembled()
     (window, *_) = plan_through(setting, traffic, 0)
-    assert with_ended(replace(window, plan=plan), set(), 4).plan == plan
+    assert with_ends(replace(window, plan=plan), {}, 4).plan == plan
 
 
 def test_plans_one_after_the_other_skip_and_fall_behind() -> None:
