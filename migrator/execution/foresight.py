@@ -44,7 +44,7 @@ class Opening:
     past_rps: FloatArray
     accuracies: tuple[float, ...]
     plans: tuple[MigPlan, ...] = ()
-    estimates: tuple[Estimate, ...] | None = None
+    estimates: Sequence[Estimate] | None = None
     warm_ups: WarmUps | None = None
     last_trained: tuple[int, ...] | None = None
     outlooks: tuple[Outlook, ...] | None = None
@@ -58,8 +58,7 @@ class Opening:
 
     def measured(self, accuracies: Sequence[float], estimates: Sequence[Estimate] | None) -> Opening:
         """The opening with what is measured in place of what was expected."""
-        found = None if estimates is None else tuple(estimates)
-        return replace(self, accuracies=tuple(accuracies), estimates=found, is_measured=True)
+        return replace(self, accuracies=tuple(accuracies), estimates=estimates, is_measured=True)
 
 
 def observe(
@@ -74,13 +73,12 @@ def observe(
     """The opening of a window, from the traffic alone that comes before it, or ``ahead_steps`` before that."""
     seen_s = window * setting.config.window_s - ahead_steps * setting.config.step_s
     past_rps = traffic.rates_before(seen_s, setting.config.step_s, setting.config.n_history_steps)
-    found = None if estimates is None else tuple(estimates)
     return Opening(
         window,
         past_rps,
         tuple(accuracies),
         tuple(plans),
-        found,
+        estimates,
         ahead_steps=ahead_steps,
         is_measured=not ahead_steps,
     )

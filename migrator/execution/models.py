@@ -61,7 +61,13 @@ def last_trained(tenant: str, trained: Collection[tuple[str, int]]) -> int:
 
 
 class TabledModels:
-    """Models as accurate as the config says; all of them count as retrained before window 0."""
+    """Models as accurate as the config says; all of them count as retrained before window 0.
+
+    Attributes:
+        estimates: By config.
+    """
+
+    estimates = None
 
     def __init__(self, tenants: Sequence[Tenant], window_s: float) -> None:
         self._tenants = tenants
@@ -75,11 +81,6 @@ class TabledModels:
     def timelines(self) -> list[AccuracyTimeline]:
         """Each tenant's accuracy so far."""
         return list(map(AccuracyTimeline.of, self._accuracies))
-
-    @property
-    def estimates(self) -> None:
-        """By config."""
-        return
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, by tenant."""

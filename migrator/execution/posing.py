@@ -352,7 +352,7 @@ def state_of(serving_from_s: Iterable[tuple[Placement, Owner, float]], start_s: 
 
 
 def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
-    """The same state in steps from ``n_steps`` later, when nothing was changed meanwhile."""
+    """The same state in steps from ``n_steps`` later, when nothing was changed meanwhile; below 0, from earlier."""
     return PhysicalState(
         held=tuple(replace(item, serve_step=max(0, item.serve_step - n_steps)) for item in state.held),
         retrainings=tuple(
@@ -361,15 +361,4 @@ def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
             if item.end_step > n_steps
         ),
         next_epoch_step=max(0, state.next_epoch_step - n_steps),
-    )
-
-
-def later(state: PhysicalState, n_steps: int) -> PhysicalState:
-    """The state in steps from ``n_steps`` earlier: what :func:`shifted` by as many steps makes into ``state``."""
-    return PhysicalState(
-        held=tuple(replace(item, serve_step=item.serve_step + n_steps) for item in state.held),
-        retrainings=tuple(
-            RunningRetraining(item.placement, item.tenant, item.end_step + n_steps) for item in state.retrainings
-        ),
-        next_epoch_step=state.next_epoch_step + n_steps,
     )

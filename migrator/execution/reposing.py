@@ -24,7 +24,7 @@ from migrator.execution import events
 from migrator.execution.ahead import Seen, begun_s, fallen
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
 from migrator.execution.models import TabledModels, last_trained, outlooks, unseen, windows_ahead
-from migrator.execution.posing import estimates_in, later, plan_from_step_of, pools_terms, posed, terms_of
+from migrator.execution.posing import estimates_in, plan_from_step_of, pools_terms, posed, shifted, terms_of
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
 from migrator.setting import Setting
@@ -220,7 +220,7 @@ class RunCheck:
         origin = self._origin(started.window)
         state = state_of_json(started.initial, Reconfiguration.PHYSICAL, self._setting.gpu, origin)
         assert isinstance(state, PhysicalState)
-        return later(state, started.plan_from_step)
+        return shifted(state, -started.plan_from_step)
 
 
 def _objections(log: ReadLog, setting: Setting) -> dict[int, str]:

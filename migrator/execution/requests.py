@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -19,28 +19,38 @@ from workloads.tenants import Tenant
 from workloads.traffic.luck import ServiceJitter
 
 
-class Queues(Protocol):
-    """Every tenant's queue."""
+class Queues(ABC):
+    """Every tenant's queue, from second 0 on unless it begins later.
+
+    Attributes:
+        are_real: Whether requests really were answered, or not: then it does not matter what is known of the GPU.
+    """
+
+    are_real: bool
+
+    def __init__(self, n_tenants: int) -> None:
+        self._states = [QueueState() for _ in range(n_tenants)]
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
         """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
+        self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
 
     @property
     def states(self) -> Sequence[QueueState]:
         """How each queue stands."""
+        return tuple(self._states)
 
     @property
     def now_s(self) -> float:
         """How far all queues have come."""
+        return self._states[0].now_s
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
         """By server id, when the batch in service at :attr:`now_s` ends, as far as known."""
+        return {server_id: end_s for state in self._states for server_id, end_s in state.busy_until.items()}
 
-    @property
-    def are_real(self) -> bool:
-        """Whether requests really were answered, or not: then it does not matter what is known of the GPU."""
-
+    @abstractmethod
     def advance(
         self,
         requests: Sequence[Requests],
@@ -54,6 +64,7 @@ class Queues(Protocol):
         ``servers`` are those that each tenant has alone, ``lanes`` those of pools.
         """
 
+    @abstractmethod
     def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:
         """By place of a tenant that shared lanes in these seconds, which part others had, ``(end_s − first_s,)``.
 
@@ -94,8 +105,8 @@ class _Turns:
                 given += rate_rps * busy_shares(begin_s, end_s, first_s, first_s + len(could))
 
 
-class SimulatedQueues:
-    """Every tenant's queue, from second 0 on unless it begins later, served by whatever stands at the moment.
+class SimulatedQueues(Queues):
+    """Every tenant's queue, served by whatever stands at the moment.
 
     Tenants are brought forward together if one lane serves both, or a chain of lanes connects them. Of what stands,
     a tenant's own servers are lanes of its own then.
@@ -113,30 +124,11 @@ class SimulatedQueues:
         turn_cost: float = 0.0,
     ) -> None:
         """``weights`` are what tenants' answers are worth, 1 by default; ``turn_cost`` is as in ``pool.advance``."""
+        super().__init__(n_tenants)
         self._jitter, self._dispatch = jitter, dispatch
         self._weights, self._turn_cost = weights or [1.0] * n_tenants, turn_cost
-        self._states = [QueueState() for _ in range(n_tenants)]
         self._turns: dict[str, str] = {}  # by lane, whose turn it was last
         self._taken: list[_Turns] = []
-
-    def begin(self, requests: Sequence[Requests], start_s: float) -> None:
-        """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
-        self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
-
-    @property
-    def states(self) -> Sequence[QueueState]:
-        """How each queue stands."""
-        return tuple(self._states)
-
-    @property
-    def now_s(self) -> float:
-        """How far all queues have come."""
-        return self._states[0].now_s
-
-    @property
-    def busy_until_s(self) -> Mapping[str, float]:
-        """By server id, when the batch in service at :attr:`now_s` ends."""
-        return {server_id: end_s for state in self._states for server_id, end_s in state.busy_until.items()}
 
     def advance(
         self,

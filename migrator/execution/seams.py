@@ -282,14 +282,11 @@ class WithoutInstances:
 
     Attributes:
         layout: Always ``None``.
+        known_s: All is known: the GPU is simulated.
     """
 
     layout: OwnedLayout[Owner] | None = None
-
-    @property
-    def known_s(self) -> float:
-        """All is known: the GPU is simulated."""
-        return math.inf
+    known_s = math.inf
 
     def plan(self, opening: Opening, forecast: Forecast) -> None:
         """Nothing yet: it is decided from moment to moment."""

@@ -85,23 +85,20 @@ class Watch:
         self.known_s = now_s
         return Blind(min(begins_s), now_s, "; ".join(reason for reason in reasons if reason is not None))
 
-    def refused(self, asked_s: float, now_s: float, error: GpuError) -> Blind | None:
-        """The driver did not answer as one does that works; the beginning of blind seconds, if they begin here.
-
-        Raises:
-            NoAnswerError: It has not answered for too long, or MIG mode is off.
-        """
-        return self._unanswered(asked_s, now_s, error)
-
     def waited(self, asked_s: float, now_s: float) -> Blind | None:
         """No answer has come by now; the beginning of blind seconds, if that has taken too long.
 
         Raises:
             NoAnswerError: It has taken far too long.
         """
-        return self._unanswered(asked_s, now_s, None) if now_s - asked_s > BELIEVE_FOR_S else None
+        return self.refused(asked_s, now_s, None) if now_s - asked_s > BELIEVE_FOR_S else None
 
-    def _unanswered(self, asked_s: float, now_s: float, error: GpuError | None) -> Blind | None:
+    def refused(self, asked_s: float, now_s: float, error: GpuError | None) -> Blind | None:
+        """The driver did not answer as one does that works, or not at all; the beginning of blind seconds, if any.
+
+        Raises:
+            NoAnswerError: It has not answered for too long, or MIG mode is off.
+        """
         if self._silent_s is None:
             return None
         self._unanswered_s = asked_s if self._unanswered_s is None else self._unanswered_s

@@ -103,6 +103,7 @@ class LiveModels:
 
     Attributes:
         measured: Of the window that was opened last, by tenant: what a profiler found, or why it found nothing.
+        estimates: What its retrainings would bring, by tenant.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class LiveModels:
         """
         self._config, self._site, self._requests, self._aside = config, site, requests, aside
         self.measured: dict[str, Measured | str] = {}
-        self._estimates: tuple[Estimate, ...] | None = None
+        self.estimates: tuple[Estimate, ...] | None = None
         self._measuring: tuple[int, Asking] | None = None
         entries = [entry for entry in config.tenants if entry.learning is not None]
         found = site.ask(
@@ -140,22 +141,17 @@ class LiveModels:
             PREPARING_S,
             self._environment(busy=False),
         )
-        prepared = []
-        for entry, one in zip(entries, found, strict=True):
+        self._learners: dict[str, _Learner] = {}
+        for tenant, entry, one in zip(tenants, entries, found, strict=True):
             if isinstance(one, str):
                 raise LiveError(f"tenants.{entry.name}: {one}")
             if isinstance(one, Refused):
                 raise ConfigError(f"tenants.{entry.name}: {one.reason}")
             assert isinstance(one, Prepared)
-            prepared.append(one)
-            if (began_with := prepared[-1].began_with).startswith("random ("):
-                warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {began_with}")
-        self._learners = {
-            tenant.name: _Learner(
-                tenant, entry, one, served.get(tenant.name) or Served(Path(one.weights), "first", one.accuracy)
-            )
-            for tenant, entry, one in zip(tenants, entries, prepared, strict=True)
-        }
+            if one.began_with.startswith("random ("):
+                warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {one.began_with}")
+            first = Served(Path(one.weights), "first", one.accuracy)
+            self._learners[tenant.name] = _Learner(tenant, entry, one, served.get(tenant.name) or first)
 
     # --- what the loop asks
 
@@ -163,11 +159,6 @@ class LiveModels:
     def timelines(self) -> list[AccuracyTimeline]:
         """Each tenant's accuracy so far, as measured before a window and after a retraining."""
         return [AccuracyTimeline.of(one.accuracies) for one in self._learners.values()]
-
-    @property
-    def estimates(self) -> tuple[Estimate, ...] | None:
-        """What the retrainings of the window that was opened last would bring, by tenant."""
-        return self._estimates
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, measured on its new training data.
@@ -298,7 +289,7 @@ class LiveModels:
         for name, measured in self.measured.items():
             if isinstance(measured, str):
                 warn(f"window {window}: nothing was measured of {name}, so the config's accuracies hold: {measured}")
-        self._estimates = tuple(self._estimate(one, window) for one in learners)
+        self.estimates = tuple(self._estimate(one, window) for one in learners)
         before = tuple(self._before(one, window) for one in learners)
         for one, accuracy in zip(learners, before, strict=True):
             one.accuracies[window * self._config.window_s] = accuracy

@@ -31,6 +31,7 @@ from migrator.execution.live.site import LiveClock, Site
 from migrator.execution.live.workers import LiveWorkers
 from migrator.execution.parts import Joining, Parts, parts_on_instances
 from migrator.execution.real import RealGpu
+from migrator.execution.requests import Queues
 from migrator.log.records import Finished, LiveRequests, RunFinished
 from migrator.log.runlog import ReadLog
 from migrator.setting import Setting
@@ -62,35 +63,25 @@ GRACE_S = 10.0
 """What is not answered so long after the last deadline is dropped."""
 
 
-class LiveQueues:
-    """See :class:`migrator.execution.requests.Queues`: the servers that stand do not matter, for these are real."""
+class LiveQueues(Queues):
+    """The servers that stand do not matter, for these are real."""
 
     are_real = True
 
     def __init__(self, site: Site, n_tenants: int, end_s: float) -> None:
         """``end_s`` is the last deadline."""
+        super().__init__(n_tenants)
         self._site, self._end_s = site, end_s
         self._known = [_Known() for _ in range(n_tenants)]
-        self._states = [QueueState() for _ in range(n_tenants)]
         self._first = np.zeros(n_tenants, np.int64)
         self._n_read = 0
         self._coming: NDArray[np.void] = np.empty(0, _RECORD)
 
     def begin(self, requests: Sequence[Requests], start_s: float) -> None:
         """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
+        super().begin(requests, start_s)
         self._first = np.array([len(own) for own in requests])
         self._known = [_Known(len(own)) for own in requests]
-        self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
-
-    @property
-    def states(self) -> Sequence[QueueState]:
-        """How each queue stands."""
-        return tuple(self._states)
-
-    @property
-    def now_s(self) -> float:
-        """How far all queues have come."""
-        return self._states[0].now_s
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
@@ -232,9 +223,8 @@ def live_parts(
         first_s = 0.0 if joins is None else joins.window * setting.config.window_s
         clock = LiveClock(first_s - lead_s(setting))
         site.prepare(models.streams(first_s))
-        entries = {entry.name: entry.model for entry in setting.config.tenants}
         tenants = {tenant.name: tenant for tenant in setting.tenants}
-        workers = LiveWorkers(site, real.gpu, clock, models, tenants, entries, setting.config.window_s, run)
+        workers = LiveWorkers(site, real.gpu, clock, models, tenants, setting.config.window_s, run)
 
         def begin() -> None:
             site.open(clock, [tenant.name for tenant in setting.tenants], door, setting.turn_cost)

@@ -136,13 +136,12 @@ class LiveWorkers:
         clock: LiveClock,
         models: LiveModels,
         tenants: Mapping[str, Tenant],
-        entries: Mapping[str, str],
         window_s: float,
         run: Path,
     ) -> None:
-        """``entries`` are the models of the catalogue, or ``module:callable``, by tenant; ``run`` is the run's."""
+        """``run`` is the run's folder."""
         self._site, self._gpu, self._clock, self._models = site, gpu, clock, models
-        self._tenants, self._entries, self._window_s, self._run = tenants, entries, window_s, run
+        self._tenants, self._window_s, self._run = tenants, window_s, run
         self._groups: dict[tuple[str, str], _Group] = {}  # by instance and tenant
         self._worth: dict[str, float] = {}  # as the dispatcher was told
         self._of: dict[str, _Group] = {}  # by the name of a process
@@ -219,7 +218,7 @@ class LiveWorkers:
             worker=name,
             tenant=group.tenant,
             lane=group.lane,
-            model=self._entries[group.tenant],
+            model=self._tenants[group.tenant].model,
             batch_limit=point.batch,
             batches=point.latency.batches,
             latency_s=point.latency.latency_s,

@@ -12,7 +12,7 @@ import pytest
 from executor.catalogue import gpu_model
 from migrator.config import config_yaml, validate_config
 from migrator.execution.loop import Loop
-from migrator.execution.posing import later, shifted
+from migrator.execution.posing import shifted
 from migrator.execution.replay import Replayed
 from migrator.execution.reposing import CheckedPlan, RunCheck, seen_in
 from migrator.execution.simulated import simulated_parts
@@ -226,7 +226,7 @@ def test_a_state_some_steps_later_is_the_one_it_was_made_from() -> None:
     place = gpu_model("a100-80gb").placement
     held = (HeldInstance(place("2g.20gb@0"), "a", 0), HeldInstance(place("1g.10gb@2"), "b", 3))
     state = PhysicalState(held, (RunningRetraining(place("1g.10gb@3"), "b", 9),), 3)
-    assert shifted(later(state, 4), 4) == state
+    assert shifted(shifted(state, -4), 4) == state
 
 
 # ---- the command ----

@@ -137,8 +137,8 @@ class Stage:
         point = SimpleNamespace(
             batch=4, processes=processes, latency=LatencyCurve((1, 4), (0.01, 0.02)), batch_latency_s=0.02
         )
-        tenants = {name: SimpleNamespace(operating_points={"1c": point}, weight=0.5) for name in ("a", "b")}
-        parts: tuple[Any, ...] = self.site, self.gpu, self.clock, self.models, tenants, {"a": "mlp", "b": "mlp"}
+        own = SimpleNamespace(operating_points={"1c": point}, weight=0.5, model="mlp")
+        parts: tuple[Any, ...] = self.site, self.gpu, self.clock, self.models, {"a": own, "b": own}
         self.workers = LiveWorkers(*parts, 60.0, folder)
 
     def start(self, instance_id: str = "1c@0#1", owner: Owner = SERVING, training: Training = FULLY) -> list[str]:
