@@ -30,7 +30,7 @@ from planner.budget import Budget, EngineOptions
 from planner.build import PoolTerms, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
 from planner.floors import is_better, without_multipliers
-from planner.partition import Judged, Members, Partition, choose, in_order
+from planner.partition import Judged, Partition, choose, in_order
 from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
@@ -170,7 +170,6 @@ def _pools(
     if not sharing.may_pool or not has_pools:
         return (), ()
     terms = pools_terms(setting, warm_ups_of(setting, opening), forecast.mean_rps.mean(axis=0))
-    alone = posed_alone(setting, opening, forecast)
 
     def terms_of(partition: Partition) -> tuple[PoolTerms, ...] | None:
         found = [terms(group) for group in partition if len(group) > 1]
@@ -196,12 +195,6 @@ def _pools(
             return None
         return posed(setting, opening, state, forecast, how.reconfiguration, unavailable, pools)
 
-    def pose_alone(members: Members) -> Problem | None:
-        pool = terms(members) if len(members) > 1 else None
-        if len(members) > 1 and pool is None:
-            return None
-        return alone(members, pool)
-
     held = {item.members for item in state.held} if state is not None else set()
     last = in_order(map(names.index, members) for members in held)
     must_meet = how.policy is None and how.must_meet_floors
@@ -209,7 +202,7 @@ def _pools(
     judged = choose(
         len(names),
         pose,
-        pose_alone,
+        posed_alone(setting, opening, forecast, terms),
         lambda problem, budget: solve(problem, how.engine, budget, floor_costs_at_most=costs_at_most),
         frozenset(index for index, tenant in enumerate(setting.config.tenants) if tenant.alone),
         last if sorted(m for group in last for m in group) == list(range(len(names))) else None,

@@ -169,15 +169,20 @@ _FEW_PATHS = 4
 
 
 def posed_alone(
-    setting: Setting, opening: Opening, forecast: Forecast
-) -> Callable[[Sequence[int], PoolTerms | None], Problem]:
-    """About a window's problem if only these tenants were there, all in the pool if there is one, and nothing stood."""
+    setting: Setting, opening: Opening, forecast: Forecast, pool_of: Callable[[Sequence[int]], PoolTerms | None]
+) -> Callable[[Sequence[int]], Problem | None]:
+    """About a window's problem if only these tenants were there, several in one pool, and nothing stood.
+
+    ``None`` where there is no such pool by ``pool_of``.
+    """
     estimates, warm_ups = estimates_of(setting, opening), warm_ups_of(setting, opening)
     terms, few = _window_terms(setting, opening, estimates, forecast), forecast.paths_rps[:_FEW_PATHS]
     tenants = [as_estimated(*one) for one in zip(setting.known_tenants, estimates, strict=True)]
 
-    def pose(members: Sequence[int], pool: PoolTerms | None) -> Problem:
-        chosen = list(members)
+    def pose(members: Sequence[int]) -> Problem | None:
+        chosen, pool = list(members), pool_of(members) if len(members) > 1 else None
+        if len(members) > 1 and pool is None:
+            return None
         own = replace(
             forecast,
             mean_rps=forecast.mean_rps[:, chosen],
@@ -282,14 +287,13 @@ def estimates_of(setting: Setting, opening: Opening) -> Sequence[Estimate]:
 def _window_terms(
     setting: Setting, opening: Opening, estimates: Sequence[Estimate], forecast: Forecast
 ) -> list[WindowTerms]:
-    floors = [_floor(entry.min_slo_attainment) for entry in setting.config.tenants]
     salvages = salvages_in(setting, opening, estimates, forecast)
     return [
         WindowTerms(
             accuracy_before=opening.accuracies[m],
             accuracy_after=estimates[m].accuracy_after,
             retrains=tenant.retrains_in(opening.window),
-            floor=floors[m],
+            floor=_floor(setting.config.tenants[m].min_slo_attainment),
             required=tenant.must_retrain_in(opening.window, opening.trained_last[m]),
             salvage=salvages[m],
         )

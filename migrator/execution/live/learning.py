@@ -128,19 +128,16 @@ class LiveModels:
         self.estimates: tuple[Estimate, ...] | None = None
         self._measuring: tuple[int, Asking] | None = None
         entries = [entry for entry in config.tenants if entry.learning is not None]
-        found = site.ask(
-            "workloads.learning.profiler:prepare",
-            [
-                {
-                    "job": as_text(self._job_of(entry, None, experience=0, out=self._weights(entry.name) / "first")),
-                    "requests": str(self._samples(entry.name)),
-                    "n_by_window": _by_window(config, own),
-                }
-                for entry, own in zip(entries, requests, strict=True)
-            ],
-            PREPARING_S,
-            self._environment(busy=False),
-        )
+        asked = [
+            {
+                "job": as_text(self._job_of(entry, None, experience=0, out=self._weights(entry.name) / "first")),
+                "requests": str(self._samples(entry.name)),
+                "n_by_window": _by_window(config, own),
+            }
+            for entry, own in zip(entries, requests, strict=True)
+        ]
+        environment = self._environment(busy=False)
+        found = site.answers(site.begin_asking("workloads.learning.profiler:prepare", asked, PREPARING_S, environment))
         self._learners: dict[str, _Learner] = {}
         for tenant, entry, one in zip(tenants, entries, found, strict=True):
             if isinstance(one, str):

@@ -352,14 +352,11 @@ def _new_folder(run: Path) -> Path:
 
 def _served(stands: ReadLog, run: Path) -> dict[str, Served]:
     """The weights that each tenant's retrainings have brought, where they are still there."""
-    found = {}
-    for ended in stands.of(Finished):
-        if ended.weights is None or ended.version is None:
-            continue
-        file = run / ended.weights
-        if file.is_file():
-            found[ended.tenant] = Served(file, ended.version, ended.accuracy)
-    return found
+    return {
+        ended.tenant: Served(run / ended.weights, ended.version, ended.accuracy)
+        for ended in stands.of(Finished)
+        if ended.weights is not None and ended.version is not None and (run / ended.weights).is_file()
+    }
 
 
 def _mind_short_slos(setting: Setting, gpu: DriverGpu) -> None:

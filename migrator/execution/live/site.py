@@ -173,23 +173,10 @@ class Site:
 
     # --- profilers
 
-    def ask(
-        self, function: str, asked: Sequence[Mapping[str, Any]], limit_s: float, environment: Mapping[str, str]
-    ) -> list[Found | str]:
-        """What a profiler each, all at once, writes by the function for these arguments; or why it does not.
-
-        What else happens meanwhile is received later.
-
-        Raises:
-            LiveError: The warm process, the dispatcher, the generator or the front door is gone.
-            ZygoteError: The warm process is gone as a profiler is asked for.
-        """
-        return self.answers(self.begin_asking(function, asked, limit_s, environment))
-
     def begin_asking(
         self, function: str, asked: Sequence[Mapping[str, Any]], limit_s: float, environment: Mapping[str, str]
     ) -> Asking:
-        """Start a profiler each, all at once, as :meth:`ask` does; nothing is waited for.
+        """Start a profiler each, all at once, that writes by the function for these arguments; nothing is waited for.
 
         Raises:
             ZygoteError: The warm process is gone as a profiler is asked for.
@@ -205,7 +192,11 @@ class Site:
         return asking
 
     def answers(self, asking: Asking) -> list[Found | str]:
-        """What the profilers write, or why they do not, as :meth:`ask` gives it."""
+        """What the profilers write, or why they do not; what else happens meanwhile is received later.
+
+        Raises:
+            LiveError: The warm process, the dispatcher, the generator or the front door is gone.
+        """
         was_woken = False
         while (found := self.answered(asking)) is None:
             self._later += self._fresh(min(1.0, max(0.0, asking.until_s - monotonic())))

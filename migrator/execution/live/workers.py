@@ -286,41 +286,35 @@ class LiveWorkers:
 
     def _take(self, received: Sequence[Received]) -> None:
         for one in received:
+            # Nothing waits for the warm process; the rest is of a worker that is gone by now.
+            if isinstance(one, Warm | NotDone) or (group := self._of.get(one.worker)) is None:
+                continue
             match one:
                 case Changed():
-                    self._changed(one)
+                    self._changed(group, one)
                 case Hung():
-                    self._hangs(one.worker, f"a batch has taken {one.batch_s:.1f} s")
+                    self._hangs(group, f"a batch has taken {one.batch_s:.1f} s")
                 case Heartbeat():  # of batches the dispatcher knows better
                     if one.busy_s > MOST_BUSY_S:
-                        self._hangs(one.worker, f"{one.state.value}, and busy for {one.busy_s:.0f} s")
+                        self._hangs(group, f"{one.state.value}, and busy for {one.busy_s:.0f} s")
                 case Loaded():
-                    self._loaded(one)
+                    self._loaded(group, one)
                 case Reached():
-                    self._reached(one)
+                    self._reached(group, one)
                 case Exited():
-                    self._exited(one)
+                    self._exited(group, one)
                 case Forked():
-                    self._forked(one)
-                case Warm() | NotDone():
-                    pass  # nothing waits for the one; the other is of an order to a process that is gone by now
+                    if not self._gpu.is_entered_warm:
+                        self._enter(group, one.worker, one.at_s - self._clock.origin_s)
                 case _:
                     assert_never(one)
         self._swap_on()
 
-    def _hangs(self, name: str, reason: str) -> None:
-        group = self._of.get(name)
-        if group is not None:
-            self._fail(group, self._clock.now_s, f"hangs: {reason}")
+    def _hangs(self, group: _Group, reason: str) -> None:
+        self._fail(group, self._clock.now_s, f"hangs: {reason}")
 
-    def _forked(self, forked: Forked) -> None:
-        group = self._of.get(forked.worker)
-        if group is not None and not self._gpu.is_entered_warm:
-            self._enter(group, forked.worker, forked.at_s - self._clock.origin_s)
-
-    def _changed(self, changed: Changed) -> None:
-        group = self._of.get(changed.worker)
-        if group is None or changed.worker not in group.servers:
+    def _changed(self, group: _Group, changed: Changed) -> None:
+        if changed.worker not in group.servers:
             return
         server, at_s = group.servers[changed.worker], changed.at_s - self._clock.origin_s
         server.state = changed.state
@@ -355,9 +349,8 @@ class LiveWorkers:
         except ExecutorError as error:
             self._fail(group, at_s, f"cannot enter its instance: {error}")
 
-    def _reached(self, reached: Reached) -> None:
-        group = self._of.get(reached.worker)
-        if group is None or group.trainer is None:
+    def _reached(self, group: _Group, reached: Reached) -> None:
+        if group.trainer is None:
             return
         at_s = reached.at_s - self._clock.origin_s
         if reached.phase == "warm":
@@ -369,10 +362,8 @@ class LiveWorkers:
         else:
             self._read(group, group.trainer, at_s)
 
-    def _exited(self, exited: Exited) -> None:
-        group = self._of.pop(exited.worker, None)
-        if group is None:
-            return
+    def _exited(self, group: _Group, exited: Exited) -> None:
+        del self._of[exited.worker]
         at_s = exited.at_s - self._clock.origin_s
         if group.trainer is not None:
             self._read(group, group.trainer, at_s)
@@ -466,10 +457,7 @@ class LiveWorkers:
                 self._swaps.remove(swap)
                 self._end(swap, "is served" if swap.swap_s else "is what workers begin with from now on")
 
-    def _loaded(self, loaded: Loaded) -> None:
-        group = self._of.get(loaded.worker)
-        if group is None:
-            return
+    def _loaded(self, group: _Group, loaded: Loaded) -> None:
         group.servers[loaded.worker].version = loaded.version
         self.n_swaps += 0 if loaded.error else 1
         swap = next((swap for swap in self._swaps if swap.loading == loaded.worker), None)
