@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from planner.arrays import Floats, Int64s, sums_before
 from planner.plan import AnyCertificate, Certificate, StatusCertificate
@@ -115,7 +114,12 @@ def _best_alone(
 
 def _most_ahead(values: Floats, first: int, last: int) -> Floats:
     """For each s the most of ``values[:, s + first : s + last + 1]``, −inf where that is empty; of the same shape."""
-    if last < first:
+    n_steps, width = values.shape[1], last - first + 1
+    if width < 1:
         return np.full_like(values, -np.inf)
-    padded = np.pad(values, ((0, 0), (0, last), (0, 0)), constant_values=-np.inf)
-    return np.asarray(sliding_window_view(padded[:, first:], last - first + 1, axis=1).max(axis=-1))
+    beyond = np.full((values.shape[0], last, values.shape[2]), -np.inf)
+    most, covered = np.concatenate([values, beyond], axis=1)[:, first:], 1
+    while covered < width:
+        step = min(covered, width - covered)
+        most, covered = np.maximum(most[:, :-step], most[:, step:]), covered + step
+    return most[:, :n_steps]
