@@ -68,9 +68,10 @@ def _lifetime(item: object, where: str, problem: Problem) -> Lifetime:
     if placement not in problem.gpu.placements(problem.gpu.profile_names):
         raise AnswerError(f"returned {where}, {placement}, which {problem.gpu.name} does not have")
     _of(Task, owner.task, f"{where}.owner.task")
-    if owner.tenant not in problem.tenant_names:
-        names = ", ".join(problem.tenant_names)
-        raise AnswerError(f"returned {where} for tenant {_short(owner.tenant)}; those of the problem are {names}")
+    names = ", ".join(problem.tenant_names)
+    for name in (owner.tenant, *_of(tuple, owner.others, f"{where}.owner.others")):
+        if name not in problem.tenant_names:
+            raise AnswerError(f"returned {where} for tenant {_short(name)}; those of the problem are {names}")
     return replace(
         life,
         create_step=_step(life.create_step, f"{where}.create_step"),

@@ -23,6 +23,9 @@ from planner.verify import verify
 
 N_STEPS = 20
 
+OF_OTHERS = "replace(i, owner=replace(i.owner, others=o))"
+"""The lifetime ``i``, shared with ``o``."""
+
 HEAD = """from dataclasses import replace
 from planner.policies.policy import Knows
 from planner.solve import solve
@@ -96,6 +99,14 @@ def test_a_file_that_is_as_long_and_changed_at_once_is_read_anew(tmp_path: Path)
         (
             "i = plan.lifetimes[0]; return replace(plan, lifetimes=[replace(i, owner=replace(i.owner, tenant='c'))])",
             "lifetimes[0] for tenant 'c'; those of the problem are a, b",
+        ),
+        *(
+            (f"i, o = plan.lifetimes[0], {others}; return replace(plan, lifetimes=[{OF_OTHERS}])", message)
+            for others, message in (
+                ("('c',)", "lifetimes[0] for tenant 'c'; those of the problem are a, b"),
+                ("(1,)", "lifetimes[0] for tenant 1; those of the problem are a, b"),
+                ("['b']", "lifetimes[0].owner.others is ['b']; tuple is needed"),
+            )
         ),
         (
             "return replace(plan, lifetimes=[replace(i, placement=self.shifted(i.placement)) for i in plan.lifetimes])",
