@@ -75,8 +75,8 @@ class _Part:
     """One tenant during the run: what it holds, how far its retraining is, and what it could have served.
 
     Attributes:
-        points: How it is served,
-        known: and how planning takes it to be.
+        points: How it is served.
+        known: How planning takes it to be served.
     """
 
     index: int
