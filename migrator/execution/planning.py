@@ -501,5 +501,6 @@ def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
         lifetimes=lifetimes,
         next_epoch_step=state.next_epoch_step,
         infeasibility=plan.infeasibility,
+        missed=() if plan.status.has_plan else plan.missed,
         work=plan.work,
     )

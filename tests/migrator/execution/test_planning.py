@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from migrator.config import validate_config
+from migrator.errors import InfeasibleError
 from migrator.execution.ahead import plan_through
-from migrator.execution.planning import Solving, with_begun, with_ends
+from migrator.execution.planning import Solving, require_plan, with_begun, with_ends
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -38,6 +39,16 @@ def test_only_the_window_that_is_asked_about_has_to_keep_its_floors() -> None:
     before, asked = plan_through(*assemble(config, "small.yaml"), 1, Solving())
     assert (before.is_planned, bool(before.plan.missed)) == (True, True)
     assert asked.plan.status is Status.INFEASIBLE
+
+
+def test_a_window_without_a_plan_says_what_the_nearest_one_lacks() -> None:
+    changes = {f"tenants.{place}.min_slo_attainment": {"share": 0.999} for place in (0, 1)}
+    changes |= {"tenants.0.arrivals.rate_rps": 2200, "tenants.1.arrivals.scale.factor": 16.0, "window_s": 30}
+    config = validate_config(changed(SMALL, changes), "small.yaml")
+    (asked,) = plan_through(*assemble(config, "small.yaml"), 0, Solving())
+    assert asked.plan.status is Status.TIMEOUT
+    with pytest.raises(InfeasibleError, match=r"^window 0: engine physical found no plan that keeps .*: vision: 99\.2"):
+        require_plan(asked)
 
 
 def test_a_paper_window_starts_from_the_profiles_held() -> None:
