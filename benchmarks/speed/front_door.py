@@ -44,8 +44,10 @@ def door(n_bytes: int) -> Iterator[tuple[Peer[Answer], str, int]]:
         started = command("workloads.live.front_door", setup)
         with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own module
             assert process.stdout is not None
-            yield client, json.loads(process.stdout.readline())["url"], process.pid
-            process.terminate()
+            try:
+                yield client, json.loads(process.stdout.readline())["url"], process.pid
+            finally:
+                process.terminate()
 
 
 def prepared(n_bytes: int, *, is_binary: bool) -> bytes:

@@ -254,7 +254,7 @@ def test_a_model_is_ready_while_a_worker_serves(site: Site) -> None:
 def test_what_the_page_says_to_type_works() -> None:
     page = (Path(__file__).parents[3] / "docs" / "front-door.md").read_text("utf-8")
     (typed,) = re.findall(r"```sh\nurl=\S+\n(.*?)```", page, re.DOTALL)
-    with bench.site(64) as (_, url, _):
+    with bench.door(64) as (_, url, _):
         ran = subprocess.run(["bash", "-c", f"url={url}\n{typed}"], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith('{"name":"bench"')
     (shown,) = re.findall(r"The last prints `(.*)`", page)
