@@ -110,7 +110,8 @@ class MpsGpu(FolderGpu):
     def aside(self, *, busy: bool) -> Mapping[str, str]:
         """A client of our daemon; with ``busy`` within the limits of the smallest instance, and after all others.
 
-        It has to be a client, too: other processes get time slices of the whole GPU, and all instances none meanwhile.
+        It has to be a client, too: another process takes turns with all clients, and has the whole GPU in its own.
+        Source: NVIDIA, *Multi-Process Service*, on time slices and ``CUDA_MPS_CLIENT_PRIORITY``.
         """
         self.daemon.ensure()
         smallest = min(self.model.profiles, key=lambda profile: profile.compute_slices)

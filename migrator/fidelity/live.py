@@ -519,7 +519,11 @@ class _Replay:
 
 
 def _in_service(log: ReadLog, tenant: str) -> AccuracyTimeline:
-    """What the tenant's weights were taken to give: turns of a pool go by it."""
+    """What the tenant's weights were taken to give: turns of a pool go by it.
+
+    Of the first weights, what was measured as the first window began. The run itself goes by their own test set's
+    accuracy, which no record tells.
+    """
     known = known_of(log)
     begun_with = known[min(known)][tenant].accuracy_before
     return AccuracyTimeline.of(

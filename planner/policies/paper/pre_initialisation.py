@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from operator import add
 
 from executor.mig import Placement
 from planner.course import in_order
@@ -106,12 +104,16 @@ class WarmUps:
 
     def __add__(self, other: WarmUps) -> WarmUps:
         """The sums of both."""
-        return WarmUps(*map(add, astuple(self), astuple(other)))
+        return WarmUps(
+            self.idle_steps + other.idle_steps,
+            self.left_steps + other.left_steps,
+            self.exposed_steps + other.exposed_steps,
+        )
 
     @property
     def steps(self) -> int:
         """All of them."""
-        return sum(astuple(self))
+        return self.idle_steps + self.left_steps + self.exposed_steps
 
 
 def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
@@ -133,14 +135,16 @@ def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = 
         given_up.add(0)
     if before is not None and any(run.end_step >= before.n_steps for run in before.lifetimes if not run.is_inference):
         left.add(0)
-    steps = Counter[str]()
+    total = WarmUps()
     for item in inference:
         is_started = item.create_step > 0 or _who(item) not in continued
         if is_started and tenant in (None, item.owner.tenant):
-            at = item.create_step
-            kind = "exposed_steps" if at in given_up else "left_steps" if at in left else "idle_steps"
-            steps[kind] += min(item.serve_step, item.end_step) - at
-    return WarmUps(**steps)
+            steps, at = min(item.serve_step, item.end_step) - item.create_step, item.create_step
+            if at in given_up:
+                total += WarmUps(exposed_steps=steps)
+            else:
+                total += WarmUps(left_steps=steps) if at in left else WarmUps(idle_steps=steps)
+    return total
 
 
 def fed_back_overhead_s(problem: Problem, plans: Sequence[MigPlan]) -> tuple[float, ...]:
