@@ -224,18 +224,20 @@ class _Floor:
         return most_rps * weight * self.p.accuracies[member].at(self.now_s)
 
     def _can_wait(self, rank: int, above: float, until_s: float) -> bool:
-        drained_s, due_s = 0.0, INF
-        for member, waiting in enumerate(self.waiting):
-            process = self.process(rank, member)
-            if process is None or not waiting or self._worth(member) <= above:
+        due = [(float(self.p.requests[i].deadline_s[own[0]]), i) for i, own in enumerate(self.waiting) if own]
+        drained_s = 0.0
+        for due_s, member in sorted(due):
+            process, n_waiting = self.process(rank, member), len(self.waiting[member])
+            if process is None or self._worth(member) <= above:
                 continue
-            n_full, n_rest = divmod(len(waiting), process.limit)
+            n_full, n_rest = divmod(n_waiting, process.limit)
             alone_s = n_full * process.latency.at(process.limit) + (process.latency.at(n_rest) if n_rest else 0.0)
             all_rps = sum(self._rate_rps(other, member) for other in range(len(self.p.lanes)))
             drained_s += alone_s / (all_rps / self._rate_rps(rank, member))
-            drained_s += self.p.turn_cost * process.latency.at(min(len(waiting), process.limit))
-            due_s = min(due_s, float(self.p.requests[member].deadline_s[waiting[0]]))
-        return until_s + drained_s <= due_s
+            drained_s += self.p.turn_cost * process.latency.at(min(n_waiting, process.limit))
+            if until_s + drained_s > due_s:
+                return False
+        return True
 
     def _begin(self, turn: Turn) -> None:
         self.course.turns.append(turn)

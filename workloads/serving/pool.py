@@ -18,14 +18,15 @@ idle and a request waits that it serves, or a retraining that is done there, in 
 4. If no member is served, the retraining of step 2 does a piece. With ``trains_in_slack`` it also does so before step 3
    if, after the piece, all could wait that the lane serves. Requests then wait, and are served in larger batches.
 
-Members *can wait* until a lane is free again if all of their waiting requests could be answered by the earliest
-deadline of these, from that moment on, one member after the other, each in turns of its own: in full batches at the
-rate of all lanes that serve the member now, idle or busy. So the seconds that this lane alone would take are divided
-by how many times its rate all of these lanes have together (a lane's rate is its batch limit over the seconds of such
-a batch), and what a turn costs is added once, as all lanes turn at the same time. Lanes that are idle count for no
-more than others, and what they answer before this lane is free does not count. A member that this lane does not serve
-now loses nothing by what the lane does, and does not count. Of those with a lane the member of most worth is never
-passed over, so no lane is idle while a request waits that it serves.
+Members *can wait* until a lane is free again if from that moment on, one member after the other by their oldest
+requests' deadlines, all that waits of each could be answered by the deadline of its oldest, each in turns of its own:
+in full batches at the rate of all lanes that serve the member now, idle or busy. So the seconds that this lane alone
+would take are divided by how many times its rate all of these lanes have together (a lane's rate is its batch limit
+over the seconds of such a batch), and what a turn costs is added once, as all lanes turn at the same time. Lanes that
+are idle count for no more than others, and what they answer before this lane is free does not count. A member that
+this lane does not serve now loses nothing by what the lane does, and does not count. Of those with a lane the member
+of most worth is never passed over, so no lane is idle while a request waits that it serves. (Were all of it asked for
+by the earliest deadline of all, hardly anything could wait where many are members, and worth alone would decide.)
 
 A turn, or a piece of training, lasts longer by the share ``turn_cost`` if it does not follow something of the same
 member and task on its lane. What a lane does first does not, unless the state says that others had it before.
@@ -274,6 +275,8 @@ class _Floor(NamedTuple):
         now: ``(2, n_lanes, n_members)``: worth at this moment (−inf: the lane does not serve the member now), and how
             many times the lane's rate all lanes have together.
         lanes: ``(n_members,)``: rank of each member's lane; −1: it has none, or nothing waits.
+        order: ``(n_members,)``: the members by the deadline of what waits (ties: their own order), those last for whom
+            nothing does.
     """
 
     latency_s: FloatArray
@@ -298,6 +301,7 @@ class _Floor(NamedTuple):
     era: IntArray
     now: FloatArray
     lanes: IntArray
+    order: IntArray
 
 
 @inlined
@@ -384,18 +388,42 @@ def _drop_the_late(floor: _Floor, now_s: float) -> None:
 
 
 @inlined
+def _due_s(floor: _Floor, member: int) -> float:
+    """The deadline of the member's oldest request that waits; inf: none does."""
+    head = floor.bounds[0, member]
+    return float(floor.requests[1, head]) if head < floor.bounds[1, member] else np.inf
+
+
+@inlined
+def _put_in_order(floor: _Floor) -> None:
+    """Set ``order``. From one moment to the next little of it changes."""
+    order = floor.order
+    for end in range(1, len(order)):
+        member, place = order[end], end
+        due_s = _due_s(floor, member)
+        while place > 0:
+            before, before_s = order[place - 1], _due_s(floor, order[place - 1])
+            if before_s < due_s or (before_s == due_s and before < member):
+                break
+            order[place] = before
+            place -= 1
+        order[place] = member
+
+
+@inlined
 def _can_wait(floor: _Floor, rank: int, above: float, until_s: float) -> bool:
     """Whether all members of more worth on this lane can wait if it is busy until then."""
-    drained_s, due_s = 0.0, np.inf
-    for member in range(len(floor.lanes)):
+    drained_s = 0.0
+    for member in floor.order:
         n_waiting, limit = floor.bounds[1, member] - floor.bounds[0, member], floor.limits[rank, member]
         if floor.now[0, rank, member] > above and n_waiting > 0:
             n_full, latency_s = n_waiting // limit, floor.latency_s
             alone_s = n_full * latency_s[rank, member, limit] + latency_s[rank, member, n_waiting - n_full * limit]
             drained_s += alone_s / floor.now[1, rank, member]
             drained_s += floor.turn_cost * latency_s[rank, member, min(n_waiting, limit)]
-            due_s = min(due_s, floor.requests[1, floor.bounds[0, member]])
-    return bool(until_s + drained_s <= due_s)
+            if until_s + drained_s > _due_s(floor, member):
+                return False
+    return True
 
 
 @inlined
@@ -404,15 +432,14 @@ def _next_served(floor: _Floor, kept_rank: int, above: float, now_s: float) -> i
 
     The lane of ``kept_rank`` is kept for those of more worth than ``above``.
     """
-    chosen, chosen_s = -1, np.inf
-    for member in range(len(floor.lanes)):
+    for member in floor.order:
         rank, head = floor.lanes[member], floor.bounds[0, member]
-        if rank >= 0 and floor.requests[1, head] < chosen_s:
+        if rank >= 0:
             worth = floor.now[0, rank, member]
             until_s = now_s + _batch_s(floor, rank, member, floor.bounds[1, member] - head)
             if (rank != kept_rank or worth > above) and _can_wait(floor, rank, worth, until_s):
-                chosen, chosen_s = member, floor.requests[1, head]
-    return chosen
+                return int(member)
+    return -1
 
 
 @inlined
@@ -491,6 +518,7 @@ def take_turns(
         if now_s >= changes_s:
             changes_s = _look_up(floor, now_s)
         _drop_the_late(floor, now_s)
+        _put_in_order(floor)
         job, kept_rank, above = _first_ready(floor, now_s), -1, -np.inf
         if job >= 0:
             kept_rank, above = int(floor.jobs[7, job]), _yields_to(floor, floor.jobs[:, job], now_s)
@@ -625,6 +653,7 @@ class _Piece:
             era=np.zeros(len(self._requests), dtype=np.int64),
             now=np.empty((2, *shape)),
             lanes=np.empty(len(self._requests), dtype=np.int64),
+            order=np.arange(len(self._requests), dtype=np.int64),
         )
 
     def advanced(self, jitter: ServiceJitter | None) -> tuple[PoolState, Piece]:

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import turns_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pool_oracle import Course, Problem, Process, one_by_one
@@ -321,6 +320,16 @@ def test_all_lanes_count_when_it_is_asked_whether_the_richer_can_wait() -> None:
     lanes = [lane("a", ONE_SECOND, ONE_SECOND), lane("b", ONE_SECOND, ONE_SECOND)]
     assert drained([rich, poor], lanes[:1], weights=[2.0, 1.0])[1] == [None]
     assert drained([rich, poor], lanes, weights=[2.0, 1.0])[1] == [1.0]
+
+
+def test_each_of_the_richer_can_wait_until_its_own_deadline() -> None:
+    # Three of the richest are due at 5.0, one of the richer at 2.0; each takes a second. After a second of the poorest,
+    # due at 1.0, the one is answered at 2.0 and the three at 5.0; with a fourth they would be late.
+    richer, poorest = arrivals(0.0, slo_s=2.0), arrivals(0.0, slo_s=1.0)
+    lanes = [lane("a", ONE_SECOND, ONE_SECOND, ONE_SECOND)]
+    for n_richest, expected in ((3, [1.0]), (4, [None])):
+        richest = arrivals(*[0.0] * n_richest, slo_s=5.0)
+        assert drained([richest, richer, poorest], lanes, weights=[3.0, 2.0, 1.0])[2] == expected
 
 
 def test_worth_goes_by_the_accuracy_in_service() -> None:
@@ -693,13 +702,6 @@ def test_random_cases_of_pull_agree(seed: int) -> None:
 
 def test_many_batches_of_pull_agree() -> None:
     assert_as_pull(*many_batches(), (3.0, 6.0), ServiceJitter(3, 0.5))
-
-
-# --- against what there was
-
-
-def test_turns_are_to_the_last_bit_what_they_were_before_pools() -> None:
-    assert [turns_cases.figures(seed) for seed in turns_cases.SEEDS] == turns_cases.as_was()
 
 
 # --- properties
