@@ -173,31 +173,42 @@ def carried_over_in_turn(
     Shapes:
         One a member: arrivals ``(n_steps, n_paths)``, the others ``(n_steps, n_columns)``.
     """
+    return (served for block in _blocks_in_turn(arrived, capacity, room) for served in block)
+
+
+_BLOCK = 16
+"""Steps that are reckoned at once: a call for each costs more than it does."""
+
+
+def _blocks_in_turn(arrived: Sequence[Floats], capacity: Sequence[Floats], room: Sequence[Floats]) -> Iterator[Floats]:
+    """:func:`carried_over_in_turn` by block of steps, ``(n_steps of it, n_members, n_paths, n_columns)``."""
     came, most, most_waiting = (np.stack([*own], axis=1).astype(np.float64) for own in (arrived, capacity, room))
     waiting = np.zeros((came.shape[1], came.shape[2], most.shape[2]))
-    for step in range(len(came)):
-        served = np.empty_like(waiting)
-        _serve_in_turn(came[step], most[step], most_waiting[step], waiting, served)
+    for begin in range(0, len(came), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        served = np.empty((len(came[block]), *waiting.shape))
+        _serve_in_turn(came[block], most[block], most_waiting[block], waiting, served)
         yield served
 
 
 @compiled
 def _serve_in_turn(came: Floats, most: Floats, most_waiting: Floats, waiting: Floats, served: Floats) -> None:
-    """One step: what is ``served`` of what ``came``, ``waiting`` from before and, updated, for later."""
-    for k in range(most.shape[1]):
-        for path in range(came.shape[1]):
-            left_share, waited = 1.0, 0.0
-            for i in range(came.shape[0]):
-                due = came[i, path] + waiting[i, path, k]
-                taken, kept = 0.0, 0.0
-                if most[i, k] > 0.0:
-                    taken = min(due, most[i, k] * left_share)
-                    left_share = max(0.0, left_share - taken / most[i, k])
-                    slack = most_waiting[i, k] / most[i, k]
-                    kept = min(due - taken, came[i, path] * slack, most[i, k] * max(0.0, slack - waited))
-                    waited += kept / most[i, k]
-                waiting[i, path, k] = kept
-                served[i, path, k] = came[i, path] - (due - taken - kept)
+    """What is ``served`` of what ``came``, ``waiting`` from before and, updated, for later, step by step."""
+    for step in range(came.shape[0]):
+        for k in range(most.shape[2]):
+            for path in range(came.shape[2]):
+                left_share, waited = 1.0, 0.0
+                for i in range(came.shape[1]):
+                    due, capacity = came[step, i, path] + waiting[i, path, k], most[step, i, k]
+                    taken, kept = 0.0, 0.0
+                    if capacity > 0.0:
+                        taken = min(due, capacity * left_share)
+                        left_share = max(0.0, left_share - taken / capacity)
+                        slack = most_waiting[step, i, k] / capacity
+                        kept = min(due - taken, came[step, i, path] * slack, capacity * max(0.0, slack - waited))
+                        waited += kept / capacity
+                    waiting[i, path, k] = kept
+                    served[step, i, path, k] = came[step, i, path] - (due - taken - kept)
 
 
 def rooms(problem: Problem, tenant: TenantTerms, slack_s: Mapping[str, float]) -> Floats:
@@ -238,7 +249,8 @@ def _carried(
     capacity = np.broadcast_to(problem.step_s * (counts @ problem.rates_rps(tenant)), shape)
     room = np.broadcast_to(counts @ rooms(problem, tenant, slack_s), shape)
     by_step = carried_over(requests.T[:, :, None], capacity, room)
-    return _averaged(problem, tenant, requests, *_means(by_step, len(requests), risk), risk)
+    means = _means((served[None] for served in by_step), len(requests), risk)
+    return _averaged(problem, tenant, requests, *means, risk)
 
 
 def _carried_in_turn(
@@ -254,29 +266,29 @@ def _carried_in_turn(
     shape = (problem.n_steps, len(counts))
     rates = [problem.rates_rps(problem.tenants[m]) for m in order]
     room = [rooms(problem, problem.tenants[m], slack_s[m]) for m in order]
-    by_step = carried_over_in_turn(
+    blocks = _blocks_in_turn(
         [requests[m][1].T for m in order],
         [np.broadcast_to(problem.step_s * (counts @ own), shape) for own in rates],
         [np.broadcast_to(counts @ own, shape) for own in room],
     )
-    mean, worst = _means(by_step, len(requests[members[0]][1]), risk)
+    mean, worst = _means(blocks, len(requests[members[0]][1]), risk)
     pairs = ((m, order.index(m)) for m in members)
     return [_averaged(problem, *requests[m], mean[:, place], worst[:, place], risk) for m, place in pairs]
 
 
-def _means(by_step: Iterable[Floats], n_paths: int, risk: float) -> tuple[Floats, Floats]:
-    """Of what is served in each step, ``(…, n_paths, n_columns)``: the mean over paths, and over those of the least.
+def _means(blocks: Iterable[Floats], n_paths: int, risk: float) -> tuple[Floats, Floats]:
+    """Of what is served, ``(n_steps of it, …, n_paths, n_columns)`` by block: means over paths, and over the worst.
 
     Shapes:
-        → ``(n_steps, …, n_columns)`` each, the second the first where it is no risk.
+        → ``(n_steps, …, n_columns)`` each, the second the first where there is no risk.
     """
     means, worst, n_worst = list[Floats](), list[Floats](), max(1, math.ceil(WORST_FIFTH * n_paths - 1e-9))
-    for served in by_step:
+    for served in blocks:
         means.append(served.sum(axis=-2))
         if risk > 0:
             worst.append(np.sort(served, axis=-2)[..., :n_worst, :].mean(axis=-2))
-    mean = np.array(means) / n_paths
-    return mean, np.array(worst) if risk > 0 else mean
+    mean = np.concatenate(means) / n_paths
+    return mean, np.concatenate(worst) if risk > 0 else mean
 
 
 def _averaged(

@@ -391,10 +391,14 @@ class WindowFacts:
         """The same when every tenant keeps one level throughout; ``None`` takes the best that can be by then."""
         most = max(len(table.multisets) for table in self.gains)
         out = np.zeros((len(self.gains), self.n_steps + 1, most))
-        for tenant, (level, by_level) in enumerate(zip(levels, self.earned_by_level, strict=True)):
-            own = self.earned_at_best[tenant] if level is None else by_level[level]
+        for tenant, own in enumerate(self.earned_by_tenant(levels)):
             out[tenant, :, : own.shape[1]] = own
         return out
+
+    def earned_by_tenant(self, levels: Sequence[int | None]) -> list[Floats]:
+        """The same by tenant, ``(n_steps + 1, n_columns)`` each: no copies."""
+        own = zip(levels, self.earned_by_level, self.earned_at_best, strict=True)
+        return [at_best if level is None else by_level[level] for level, by_level, at_best in own]
 
     def best_steady(self, tenant: int) -> Floats:
         """What each column earns in each step at the best level possible by then, ``(n_steps, n_columns)``."""

@@ -142,9 +142,8 @@ class Bounds:
         return self._paths.step_maxima(stage.busy, *self._totals(stage.levels))
 
     def _totals_at(self, levels: tuple[int | None, ...]) -> tuple[Floats, Floats]:
-        """What columns have earned before each step at these levels, and held sets in each step."""
-        earned = self._facts.earned_at_levels(levels)
-        return earned, self._paths.step_totals(earned)
+        """What held sets earn in each step at these levels, and the initial one."""
+        return self._paths.step_totals(self._facts.earned_by_tenant(levels))
 
     def _sums(
         self, fixed: Schedule, way: Retraining | None, tenant: int, state: int, waiting: Container[int]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
@@ -154,17 +154,27 @@ class HeldSetPath:
             node = before
         return ((0, node), *reversed(found))
 
-    def step_totals(self, earned: Floats) -> Floats:
-        """What each held set earns in each step, ``(n_held, n_steps)``."""
-        gains = np.diff(earned, axis=1)
-        columns = self.nodes.column[:, self.nodes.is_held]
-        totals: Floats = sum(gain.T[column] for gain, column in zip(gains, columns, strict=True))
-        return totals
+    def step_totals(self, earned: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """What each held set earns in each step, ``(n_held, n_steps)``; and the initial one, until it may change.
 
-    def step_maxima(self, busy: tuple[str, ...], earned: Floats, totals: Floats) -> Floats:
+        ``earned`` is by tenant, ``(n_steps + 1, n_columns)`` each.
+        """
+        by_group = ((reduce(np.add, [earned[m] for m in members]), column) for members, column in self._groups)
+        totals: Floats = reduce(np.add, [np.diff(own, axis=0).T[column] for own, column in by_group])
+        return totals, np.diff(self._fixed_values(earned))[: self._facts.first_step]
+
+    @cached_property
+    def _groups(self) -> list[tuple[list[int], Ints]]:
+        """Tenants with the same column in every held set, as a pool's members have, and that column, ``(n_held,)``."""
+        columns, found = self.nodes.column[:, self.nodes.is_held], dict[tuple[int, bytes], list[int]]()
+        for m, (table, column) in enumerate(zip(self._facts.gains, columns, strict=True)):
+            found.setdefault((len(table.multisets), column.tobytes()), []).append(m)
+        return [(members, columns[members[0]]) for members in found.values()]
+
+    def step_maxima(self, busy: tuple[str, ...], totals: Floats, fixed: Floats) -> Floats:
         """The most that any held set earns in each step beside ``busy`` profiles, ``(n_steps,)``; −inf without one.
 
-        Before the held set may change it is the initial one's. ``totals`` are the :meth:`step_totals` of ``earned``.
+        Before the held set may change it is the initial one's. The others are :meth:`step_totals`.
         """
         facts, first = self._facts, self._facts.first_step
         best = np.full(facts.n_steps, -np.inf)
@@ -172,7 +182,7 @@ class HeldSetPath:
             if (is_held := fits[self.nodes.is_held]).any():
                 best[begin:end] = totals[is_held, begin:end].max(axis=0)
         if first:
-            best[:first] = np.where(self._may_stay(busy)[:first], np.diff(self._fixed_values(earned))[:first], -np.inf)
+            best[:first] = np.where(self._may_stay(busy)[:first], fixed, -np.inf)
         return best
 
     def _fitting(self, busy: tuple[str, ...]) -> list[tuple[int, int, Bools]]:
@@ -257,11 +267,11 @@ class HeldSetPath:
         fits = [self.nodes.compatible(busy, mask) for busy, mask in key]
         return _numbers(np.all(fits, axis=0)) if fits else np.arange(len(self.nodes), dtype=np.int32)
 
-    def _fixed_values(self, earned: Floats) -> Floats:
+    def _fixed_values(self, earned: Iterable[Floats]) -> Floats:
         """What the initial held set, as it warms, earns before each step until it may change, ``(n_steps + 1,)``."""
         first, columns = self._facts.first_step, self._facts.initial_columns.T
-        gains = np.diff(earned[:, : first + 1], axis=1)
-        own = gains[np.arange(len(columns))[:, None], np.arange(first), columns].sum(axis=0)
+        by_tenant = zip((np.diff(own[: first + 1], axis=0) for own in earned), columns, strict=True)
+        own = sum(gains[np.arange(first), column] for gains, column in by_tenant)
         return np.pad(np.cumsum(np.append(0.0, own)), (0, self._facts.n_steps - first), mode="edge")
 
     def _epoch_rows(self, schedule: Schedule) -> Int64s:
