@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import pairwise, product
 from typing import Generic, NamedTuple
 
@@ -50,6 +50,19 @@ class _Way(NamedTuple, Generic[Token]):
         return tuple((run.at(start), token) for run, token in self.placed)
 
 
+class _Starts(dict[tuple[Token, int], Bools]):
+    """From which steps on a token can be occupied for so many steps, where ``is_open`` tells of tokens in each step."""
+
+    def __init__(self, is_open: Callable[[tuple[Token, ...]], Bools]) -> None:
+        super().__init__()
+        self._is_open = is_open
+
+    def __missing__(self, key: tuple[Token, int]) -> Bools:
+        token, n_steps = key
+        self[key] = starts = free_starts(self._is_open((token,)), n_steps)
+        return starts
+
+
 @dataclass(eq=False)
 class StaticSearch(Generic[Token]):
     """The search over layouts that may be held all window long, by what they earn and the room that they leave.
@@ -79,8 +92,9 @@ class StaticSearch(Generic[Token]):
 
     def __post_init__(self) -> None:
         facts, self.fits, self._room = self.facts, cache(self.fits), cache(self._tokens_beside)
-        kept = lru_cache(4_096)  # answers have a byte a step: with 200 steps a megabyte
-        self._open, self._starts = kept(self._open_in), kept(self._starts_beside)
+        self._open = lru_cache(4_096)(self._open_in)  # answers have a byte a step: with 200 steps a megabyte
+        # Likewise, some dozens each: hashing the placed retrainings takes longer than all else.
+        self._starts = lru_cache(512)(lambda room, placed: _Starts(partial(self._open, room, placed)))
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):
@@ -177,21 +191,17 @@ class StaticSearch(Generic[Token]):
     def _ways(self, layout: int, placed: PlacedSchedule[Token], waiting: tuple[int, ...]) -> list[list[_Way[Token]]]:
         """By waiting tenant, every way that has a start beside the placed retrainings."""
         room, found = int(self.room[layout]), list[list[_Way[Token]]]()
-        has_place = frozenset(self._room(room)[0])
+        has_place, starts = frozenset(self._room(room)[0]), self._starts(room, placed)
         for m in waiting:
             holding, own = self.holdings[layout, m], list[_Way[Token]]()
             if None in self.facts.choices[m]:
                 own.append(_Way(self._settled[m][holding, None], self._settled[m][holding]))
             for way, token, by_start in self._options[m]:
                 if token in has_place:
-                    values = np.where(self._starts(room, placed, token, way.n_steps), by_start[holding], -np.inf)
+                    values = np.where(starts[token, way.n_steps], by_start[holding], -np.inf)
                     own.append(_Way(values, values.max(), ((way, token),)))
             found.append([way for way in own if way.best > -np.inf])
         return found
-
-    def _starts_beside(self, room: int, placed: PlacedSchedule[Token], token: Token, n_steps: int) -> Bools:
-        """From which steps on the token can be occupied for ``n_steps`` beside the placed retrainings."""
-        return free_starts(self._open(room, placed, (token,)), n_steps)
 
     def _open_in(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
         """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""
