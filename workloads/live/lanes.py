@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from workloads.live.queues import Held, Service, TenantQueue
 
@@ -198,20 +199,24 @@ class _Floor:
 
     def may_go(self, turn: _Turn, now_s: float) -> bool:
         """Whether all tenants of more worth on its lane can wait until the turn is over."""
-        drained_s, services = 0.0, self._services[turn.lane]
-        richer = [
-            tenant for tenant, worth in self._worth.items() if tenant in services and worth > self._worth[turn.tenant]
-        ]
-        waiting = [tenant for tenant in richer if self._queues[tenant].n_waiting]
-        for tenant in sorted(waiting, key=lambda tenant: self._queues[tenant].next_deadline_s):
-            n_waiting, service = self._queues[tenant].n_waiting, services[tenant]
-            n_full, rest = divmod(n_waiting, service.limit)
-            alone_s = n_full * service.latency_s[service.limit] + service.latency_s[rest]
-            drained_s += alone_s / (self._all_rps[tenant] / service.rate_rps)
-            drained_s += self._turn_cost * service.latency_s[min(n_waiting, service.limit)]
-            if now_s + turn.takes_s + drained_s > self._queues[tenant].next_deadline_s:
-                return False
+        drained_s = 0.0
+        for tenant in self._by_deadline:
+            service = self._services[turn.lane].get(tenant)
+            if service is not None and self._worth[tenant] > self._worth[turn.tenant]:
+                n_waiting, due_s = self._queues[tenant].n_waiting, self._queues[tenant].next_deadline_s
+                n_full, rest = divmod(n_waiting, service.limit)
+                alone_s = n_full * service.latency_s[service.limit] + service.latency_s[rest]
+                drained_s += alone_s / (self._all_rps[tenant] / service.rate_rps)
+                drained_s += self._turn_cost * service.latency_s[min(n_waiting, service.limit)]
+                if now_s + turn.takes_s + drained_s > due_s:
+                    return False
         return True
+
+    @cached_property
+    def _by_deadline(self) -> list[str]:
+        """Those for whom requests wait, by the oldest's deadline; to be asked for when no more will be dropped."""
+        waiting = [tenant for tenant in self._worth if self._queues[tenant].n_waiting]
+        return sorted(waiting, key=lambda tenant: self._queues[tenant].next_deadline_s)
 
     def _takes_s(self, lane: str, tenant: str, n_waiting: int) -> float:
         service, holder = self._services[lane][tenant], self._lanes[lane].holder
