@@ -179,6 +179,19 @@ def test_turns_and_drops_are_those_of_the_simulation(seed: int) -> None:
     assert sorted(live.turns) == sorted(turns)
 
 
+def test_each_of_the_richer_can_wait_until_its_own_deadline() -> None:
+    # As the kernel's test of that name: of drawn cases hardly any tells it from the earliest deadline of all.
+    names, slo_s = ("richest", "richer", "poorest"), (5.0, 2.0, 1.0)
+    groups = [Group(name, "l", FLAT, 1, 1, 0.0, INF) for name in names]
+    for n_richest, expected in ((3, [1.0]), (4, [None])):
+        own = zip(names, slo_s, (n_richest, 1, 1), strict=True)
+        requests = [Requests(name, slo, np.zeros(n), np.full(n, 0.5)) for name, slo, n in own]
+        case = Case(requests, groups, (3.0, 2.0, 1.0), 0.0, None)
+        _, answers = simulated(case)
+        assert Live(case).run() == answers
+        assert answers[2] == expected
+
+
 # --- what only real workers do
 
 
