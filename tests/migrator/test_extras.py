@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from migrator.config import read_config
 from migrator.errors import ConfigError
@@ -55,3 +60,36 @@ def test_a_live_run_without_a_library_is_refused_before_anything_begins(
     code, out, err = call("run", "live-cpu.yaml", *changes)
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert err.startswith(f"error: live-cpu.yaml: a live run needs {missing}: pip install ")
+
+
+def asked_for(name: str, *extras: str, seen: set[tuple[str, ...]] | None = None) -> Iterator[tuple[str, Requirement]]:
+    """All that a distribution asks for, and what that asks for in turn: who asks, and what for.
+
+    An extra counts however it is spelled, as for pip since 23.3; older ones pass over it.
+    """
+    seen = set() if seen is None else seen
+    wanted = {canonicalize_name(extra) for extra in extras} | {""}
+    if (name, *sorted(wanted)) in seen:
+        return
+    seen.add((name, *sorted(wanted)))
+    for line in distribution(name).requires or ():
+        requirement = Requirement(line)
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in wanted):
+            yield name, requirement
+            try:
+                yield from asked_for(canonicalize_name(requirement.name), *requirement.extras, seen=seen)
+            except PackageNotFoundError:
+                continue
+
+
+@pytest.mark.live
+def test_the_extra_live_is_installed_as_any_pip_would_do_it() -> None:
+    lacking = []
+    for who, requirement in asked_for("migrator-mig", "live"):
+        try:
+            version = distribution(requirement.name).version
+        except PackageNotFoundError:
+            version = "none"
+        if version == "none" or not requirement.specifier.contains(version, prereleases=True):
+            lacking.append(f"{who} asks for {requirement}, and there is {version}")
+    assert not lacking
