@@ -253,7 +253,8 @@ def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: _Scratch) ->
     n_steps, n_nodes = len(paid) - 1, len(terms.barred)
     moved, moved_from = np.empty((n_steps, n_nodes)), np.empty((n_steps, n_nodes), np.int32)
     (core, rest, _, _), free, above, above_at = scratch, tables.free, tables.above, tables.above_at
-    free[0] = terms.opening
+    for k in range(len(terms.barred)):
+        free[0, k] = terms.opening[k]
     tables.came_from[:] = -1
     for t in range(n_steps):
         _hold(terms, paid, t, 0, free[t], free[t + 1])
@@ -261,7 +262,8 @@ def _forward(terms: _Terms, paid: Floats, tables: _Tables, scratch: _Scratch) ->
             over_supersets(terms.removal, free[t], above[t], above_at[t])
             _epoch(terms, paid, t, 0, n_steps, core, rest)
             over_cores(terms.removal, above[t], above_at[t], core, moved[t], moved_from[t])
-            moved[t] += rest
+            for k in range(n_nodes):
+                moved[t, k] += rest[k]
         source = t + 1 - terms.spacing
         if source >= terms.first:
             _raise(free[t + 1], tables.came_from[t + 1], moved[source], moved_from[source])
@@ -288,7 +290,8 @@ def _backward(terms: _Terms, paid: Floats, tables: _Tables, level: int, scratch:
 def _step_by_step(terms: _Terms, paid: Floats, tables: _Tables) -> None:
     """``free`` and ``came_from`` where an epoch is over with its step and nothing survives it."""
     settled, changed, free, came_from = terms.settled[0], terms.changed[0], tables.free, tables.came_from
-    free[0] = terms.opening
+    for k in range(len(terms.barred)):
+        free[0, k] = terms.opening[k]
     for t in range(len(paid) - 1):
         top = int(np.argmax(free[t]))
         most = free[t, top]

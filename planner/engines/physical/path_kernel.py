@@ -89,8 +89,9 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
             until = min(t + epoch_steps, n_steps)
             for m in range(n_tenants):
                 warm = min(t + warm_steps[m], n_steps)
-                core_gain[m] = earned[m, warm] - earned[m, t]
-                rest_gain[m] = earned[m, until] - earned[m, warm]
+                for c in range(earned.shape[2]):
+                    core_gain[m, c] = earned[m, warm, c] - earned[m, t, c]
+                    rest_gain[m, c] = earned[m, until, c] - earned[m, warm, c]
             # M: superset maximum, largest first. Only what could be held until now has a value.
             above[:] = -np.inf
             for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
@@ -140,7 +141,8 @@ def longest_path(  # noqa: C901, PLR0912, PLR0915, PLR0917 (one compiled loop; a
             free, swap = swap, free
             held_list = hold_list[t]
         for m in range(n_tenants):
-            step_gain[m] = earned[m, min(t + 1, n_steps)] - earned[m, min(t, n_steps)]
+            for c in range(earned.shape[2]):
+                step_gain[m, c] = earned[m, min(t + 1, n_steps), c] - earned[m, min(t, n_steps), c]
         for k in range(list_bounds[held_list], list_bounds[held_list + 1]):
             node = lists[k]
             if is_held[node]:
