@@ -109,10 +109,10 @@ demo-share: $(LIVE)
 	@echo; echo "The same, simulated with an instance of its own for each tenant (sharing.pools: off):"
 	@$(SIMULATED) --set sharing.pools=off
 
-# Live runs mostly wait, each with 0.7 cores at most: three go side by side.
+# Live runs mostly wait, each with 0.7 cores at most: three go side by side, and tests are dealt out one by one, the longest first.
 test-live: $(LIVE)
 	$(BIN)/python -c 'import torch'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'live and not alone and not long'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --maxschedchunk 1 -m 'live and not alone and not long'
 	$(BIN)/python -m pytest -m 'live and alone' tests/migrator/execution/live
 
 test-crash: $(STAMP)

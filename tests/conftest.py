@@ -57,9 +57,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out live tests where torch is missing, whatever -m says; and begin with the tests of ``executor``.
 
     Of two processes that halve the tests, one begins with these, which need no compiled loops. Meanwhile the other one
-    compiles them, for both.
+    compiles them, for both. Live tests begin with those that take a minute and more, so that none is left over.
     """
     items.sort(key=lambda item: Path(__file__).parent / "executor" not in item.path.parents)
+    items.sort(key=lambda item: not {"live", "slow"} <= {mark.name for mark in item.iter_markers()})
     if importlib.util.find_spec("torch") is None:
         for item in items:
             if item.get_closest_marker("live"):
