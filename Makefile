@@ -10,7 +10,7 @@ NEWEST := $(VENV)/newest/.installed
 # that are not for this Python.
 COMPILE := @$(BIN)/python -W ignore -m compileall -qq -j 0 -x '/tests/'
 
-# $(call install,PYTHON,WHAT): uv takes a fifth of pip's time. It reads none of pip's settings but for the registry told to it here; where it cannot be
+# $(call install,PYTHON,WHAT): uv takes a third of pip's time. It reads none of pip's settings but for the registry told to it here; where it cannot be
 # had, or cannot do it, pip does.
 define install
 @index=$$($(BIN)/python -m pip config get global.index-url 2> /dev/null || $(BIN)/python -m pip config get :env:.index-url 2> /dev/null); \
@@ -80,6 +80,7 @@ test-long: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m long
 
 # The registry's ordinary builds: those of torch and torchvision for the CPU alone do not go together.
+# A variable, as a comma would end the argument of a call.
 WITH_LIVE := -c constraints.txt -e ".[live,triton]"
 $(LIVE): $(STAMP)
 	@echo "installing torch, Avalanche and a client of Triton's into $(VENV), once: 6 GB on disk, one to five minutes on a fast line"

@@ -92,7 +92,11 @@ def n_compiled() -> int:
 
 
 def compiled(function: _Function) -> _Function:
-    """``function`` compiled at its first call, kept on disk, and free to run beside other threads."""
+    """``function`` compiled at its first call, kept on disk, and free to run beside other threads.
+
+    Loops that a first run waits for assign rows element by element: for an array assigned to a row numba also compiles
+    the message for shapes that do not fit, which takes it some three seconds a process.
+    """
     import numba  # noqa: PLC0415 (heavy: what compiles nothing does without it)
 
     # numba's types do not know what is done here, in this file and nowhere else.
