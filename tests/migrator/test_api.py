@@ -20,6 +20,7 @@ import migrator
 from migrator.errors import ConfigError, LogError, MigratorError
 from migrator.views.as_json import report_to_json
 from tests.migrator.conftest import SMALL, WriteConfig, changed
+from tests.seeds import daily
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 NEEDS_TORCH = "migrator.execution.live"
@@ -82,7 +83,7 @@ def test_a_plan_is_the_one_that_the_command_line_shows(write_config: WriteConfig
 
 
 @pytest.mark.usefixtures("in_this_process")
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", daily([1, 2], [2]))
 def test_a_comparison_is_the_one_that_the_command_line_shows(
     write_config: WriteConfig, call, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:

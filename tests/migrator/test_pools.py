@@ -16,6 +16,7 @@ from migrator.inputs import assemble
 from migrator.pools import as_shared, lacks_pools, require_pools
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
 from tests.migrator.conftest import SMALL
+from tests.seeds import daily
 from workloads.profiles.table import shipped_profiles, text_of
 
 
@@ -157,6 +158,7 @@ def test_a_run_without_room_ends_with_3_and_leaves_no_folder(write_config, call)
     assert not Path("runs").exists()
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_grid_tells_where_there_is_no_room(write_config, call) -> None:
     code, out, _ = call("whatif", write_config(many(8)), "--vary", "tenants=2,8", "--json")
     assert (code, "none is left for t7" in out) == (0, True)
@@ -168,7 +170,7 @@ def test_paper_has_no_pools(write_config, call) -> None:
     assert (code, "sharing.pools: the paper model has none; off is needed" in err, err.count("\n")) == (2, True, 1)
 
 
-@pytest.mark.parametrize("policy", ["whole", "time-sharing"])
+@pytest.mark.parametrize("policy", daily(["whole", "time-sharing"], ["time-sharing"]))
 def test_turns_on_the_whole_gpu_take_more_tenants_than_compute_slices(write_config, call, policy: str) -> None:
     path = write_config(many(9, "auto", windows=1))
     code, out, _ = call("run", path, "--policy", policy, "--out", "runs/many")
@@ -176,6 +178,7 @@ def test_turns_on_the_whole_gpu_take_more_tenants_than_compute_slices(write_conf
     assert yaml.safe_load(Path("runs/many/config.yaml").read_text())["sharing"]["pools"] == "auto"
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_policy_and_its_rival_take_the_same_config(write_config, call) -> None:
     path = write_config({"sharing.pools": "auto", "windows": 1})
     assert call("run", path, "--policy", "static", "--against", "whole", "--out", "runs/one")[0] == 0

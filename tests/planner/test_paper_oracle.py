@@ -28,7 +28,7 @@ def test_fitting_multisets_are_those_of_the_layouts(gpu_name):
     assert found == set(gpu.multisets(names))
 
 
-SEEDS = daily(range(12), {0, 2, 3, 5, 7, 9, 10})
+SEEDS = daily(range(12), {3, 5, 7, 9})
 
 
 def tiny_problem(seed: int) -> Problem:

@@ -104,7 +104,7 @@ def test_neighbours_are_partitions_and_lead_to_all_others() -> None:
     assert seen == everything
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", daily(range(6), (0, 1, 3)))
 def test_what_is_chosen_of_few_is_the_best_of_all(seed: int) -> None:
     tenants, rng = tenants_of(seed, 3), np.random.default_rng(seed)
     pose, alone = posing(tenants), frozenset({int(rng.integers(3))} if seed % 3 == 0 else ())
@@ -151,7 +151,7 @@ def test_groups_are_judged_by_the_best_that_fits_together(seed: int) -> None:
         assert best_together([standing(problem) for problem in problems]) == pytest.approx(best)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", daily(range(3), (0,)))
 def test_of_many_a_few_are_planned_and_nobody_shares_who_is_to_be_alone(seed: int) -> None:
     tenants = tenants_of(seed, 6)
     alone = frozenset({5})
@@ -169,7 +169,7 @@ def test_of_many_a_few_are_planned_and_nobody_shares_who_is_to_be_alone(seed: in
     assert found[0].worth is not None
 
 
-@pytest.mark.parametrize("seed", daily([0, 1, 12, 23, 29, 30, 36], [1, 12, 30]))
+@pytest.mark.parametrize("seed", daily([0, 1, 12, 23, 29, 30, 36], [30]))
 def test_under_floors_that_is_chosen_which_lacks_fewest_of_what_they_may_cost(seed: int) -> None:
     first, *others = tenants_of(seed, 3)
     # Its requests are worth least, so that its floor costs something.

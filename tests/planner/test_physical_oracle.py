@@ -33,7 +33,7 @@ A30 = gpu_model("a30-24gb")
 HeldSet = frozenset[tuple[Placement, str]]
 
 
-SEEDS = daily(range(12), {*range(12)} - {4, 6, 8})
+SEEDS = daily(range(12), {1, 2, 5, 9, 11})
 
 
 def tiny_problem(seed: int) -> Problem:

@@ -17,6 +17,7 @@ from planner.engines.physical.nodes import nodes_of
 from planner.engines.schedule import WindowFacts
 from planner.problem import Problem, Reconfiguration
 from planner.unavailable import Unavailable
+from tests.seeds import daily
 
 LISTED = tuple(seed for seed in range(50) if seed not in {1, 7, 9, 14, 15, 29, 30, 36, 48})
 """The first ones but those that take the oracle long."""
@@ -27,7 +28,7 @@ RARE = (79, 80, 91, 95, 104, 109, 117, 200)
 MISLED = (76, 249, 375, 399, 407, 415, 447, 455, 469, 497, 505, 554, 602, 606, 1092, 1108)
 """Here the best path with epochs skipped is worth less than the best plan, whatever is tried besides."""
 
-SEEDS = (*(pytest.param(seed, marks=pytest.mark.long if seed % 3 else ()) for seed in LISTED), *RARE, *MISLED)
+SEEDS = (*daily(LISTED, LISTED[::6]), *RARE, *daily(MISLED, MISLED[::3]))
 
 LIMITS = {"placements": 1.0, "counts, too": 0.4, "all but borders": 0.0}
 """What skips epochs, and the limit as a share of the counted nodes × steps."""

@@ -93,7 +93,7 @@ def test_a_tenant_whose_data_set_is_used_up_serves_on_as_it_was(number: int) -> 
         assert [(a.before, a.after) for a in tenant.accuracies[used_up:]] == [(last, last)] * (config.windows > used_up)
 
 
-@pytest.mark.parametrize("number", daily(TABLE_4, [*TABLE_4][::3]))
+@pytest.mark.parametrize("number", daily(TABLE_4, [*TABLE_4][::6]))
 def test_a_workload_can_be_put_together_and_its_first_window_has_a_plan(number: int) -> None:
     # As few schedules as engines try at first: how good the plan is, is the matter of other tests.
     config = config_of(number, planner={"max_schedules": 10})

@@ -228,7 +228,12 @@ def test_what_is_wrong_with_a_search_is_one_line(call, write_config, arguments: 
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "to_all"), [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, False), (signal.SIGHUP, 129, True)]
+    ("number", "code", "to_all"),
+    [
+        pytest.param(signal.SIGINT, 130, True, marks=pytest.mark.long),
+        (signal.SIGTERM, 143, False),
+        pytest.param(signal.SIGHUP, 129, True, marks=pytest.mark.long),
+    ],
 )
 def test_an_interrupt_ends_it_with_its_code_and_leaves_no_process(
     write_config, number: signal.Signals, code: int, to_all: bool

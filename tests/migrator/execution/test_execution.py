@@ -195,14 +195,14 @@ COVERED = (
 )
 
 
-FEW = {"a30-24gb": range(70), "a100-80gb": range(8), "h100-80gb": range(2)}
-MORE = {"a30-24gb": range(70, 310), "a100-80gb": range(8, 30), "h100-80gb": range(2, 6)}
+FEW = {"a30-24gb": range(35), "a100-80gb": range(4), "h100-80gb": range(1)}
+MORE = {"a30-24gb": range(35, 310), "a100-80gb": range(4, 30), "h100-80gb": range(1, 6)}
 """Seeds of chains on each GPU model; a thousand problems in all."""
 
 
 @pytest.mark.parametrize(
     ("chains", "n_each"),
-    [pytest.param(FEW, 4, id="few"), pytest.param(MORE, 16, id="more", marks=pytest.mark.long)],
+    [pytest.param(FEW, 1, id="few"), pytest.param(MORE, 16, id="more", marks=pytest.mark.long)],
 )
 def test_plans_are_carried_out_as_they_promise(chains: Mapping[str, range], n_each: int) -> None:
     """Each feature is seen so often at least."""

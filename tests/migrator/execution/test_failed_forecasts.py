@@ -28,6 +28,7 @@ from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.report import print_report
 from tests.migrator.conftest import SMALL, changed
+from tests.seeds import daily
 
 ROLLING = {"planner.replan_every_s": 20, "planner.replan_schedules": 1}
 Fault = Callable[[Forecast], Forecast]
@@ -80,7 +81,7 @@ def failed_at(folder: Path, fault: Fault, *fails_at: int, planning_s: float = 0.
     return log, report_of(log)
 
 
-@pytest.mark.parametrize("planning_s", [0.0, 3.0])
+@pytest.mark.parametrize("planning_s", daily([0.0, 3.0], [3.0]))
 @pytest.mark.parametrize("fault", [raises, has_nan, is_short])
 def test_whatever_fails_the_run_goes_on_and_tells(tmp_path: Path, fault: Fault, planning_s: float) -> None:
     log, report = failed_at(tmp_path / "run", fault, *range(100), planning_s=planning_s)

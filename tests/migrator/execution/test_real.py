@@ -35,8 +35,6 @@ from tests.standin.cards import A30, A100_80, H100_80, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import READ, UNKNOWN, DriverClock, StandIn
 
-QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
-
 
 @pytest.fixture
 def standin(make_standin: MakeStandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
@@ -55,10 +53,9 @@ def plans(log: ReadLog) -> list[recorded.Plan | None]:
 
 
 def test_a_real_gpu_gets_the_plans_and_calls_of_the_simulated_one_by_either_backend(
-    call, standin, tmp_path: Path
+    call, write_config, standin, tmp_path: Path
 ) -> None:
-    little = ("max_schedules=2", "replan_every_s=100", "replan_schedules=2")
-    asked = ["run", QUICKSTART, "--windows", "2", *(part for one in little for part in ("--set", f"planner.{one}"))]
+    asked = ["run", write_config({"planner.replan_every_s": 20, "planner.replan_schedules": 2})]
     assert call(*asked, "--out", "sim")[0] == 0
     sim = read_log(Path("sim"))
     assert driver_calls(sim)

@@ -149,6 +149,7 @@ def test_a_log_cut_anywhere_is_reported(folder: Path, tmp_path: Path) -> None:
         assert sum(not window.is_void for window in report.windows) == settled
 
 
+@pytest.mark.long
 def test_a_run_killed_at_any_moment_is_reported(tmp_path: Path) -> None:
     moments = random.Random(1)
     for number in range(3):  # test_crash.py has more, of runs that are taken up again
@@ -166,8 +167,8 @@ def test_a_run_killed_at_any_moment_is_reported(tmp_path: Path) -> None:
     ("number", "code", "line"),
     [
         (signal.SIGINT, 130, "error: interrupted"),
-        (signal.SIGTERM, 143, "error: interrupted by SIGTERM"),
-        (signal.SIGHUP, 129, "error: interrupted by SIGHUP"),
+        pytest.param(signal.SIGTERM, 143, "error: interrupted by SIGTERM", marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, 129, "error: interrupted by SIGHUP", marks=pytest.mark.long),
     ],
     ids=["INT", "TERM", "HUP"],
 )

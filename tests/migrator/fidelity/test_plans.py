@@ -33,7 +33,7 @@ CONFIGS["quickstart"] = Path(__file__).parents[3] / "configs" / "quickstart.yaml
 
 Assembled = tuple[Setting, RecordedTraffic]
 
-DAILY = ("a30_half_steps", "alone_with_bursts", "overload", "shared")
+DAILY = ("a30_half_steps", "alone_with_bursts", "shared")
 HELD_TO_IT = daily(sorted(CONFIGS), DAILY)
 
 

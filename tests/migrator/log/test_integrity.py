@@ -57,6 +57,7 @@ def test_the_small_log_is_whole(raw: bytes) -> None:
     assert 4000 < len(raw) < 8000
 
 
+@pytest.mark.long
 def test_every_changed_byte_is_named_with_its_line(raw: bytes) -> None:
     for place, altered in changed(raw):
         line = raw[:place].count(b"\n") + 1

@@ -24,6 +24,7 @@ from live_site import PATIENCE_S, SURROUNDINGS, Site, site_in
 
 from executor.messages import as_text, packed
 from tests.ending import ends
+from tests.seeds import daily
 from workloads.live.dispatcher import Setup
 from workloads.live.messages import (
     MOST_BYTES,
@@ -405,7 +406,7 @@ def test_new_weights_wait_for_the_lane_s_batch_and_the_lane_for_them(site: Site,
     assert site.answers()[-1].payload == b"new four"
 
 
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("blow", daily([signal.SIGKILL, signal.SIGSTOP], [signal.SIGKILL]), ids=["killed", "stopped"])
 @pytest.mark.parametrize("into_state", STATES)
 def test_a_worker_in_a_lane_may_be_killed_or_stopped_in_any_state_and_the_others_go_on(
     site: Site, into_state: Callable[..., subprocess.Popen[str]], blow: signal.Signals

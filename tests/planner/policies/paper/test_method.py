@@ -70,6 +70,7 @@ def test_pre_initialising_never_costs_goodput_in_the_first_window(seed: int, n_s
     assert warm is None or cold is None or warm >= cold - 1e-6 * max(1.0, abs(cold))
 
 
+@pytest.mark.long
 @FEWER
 @given(st.integers(0, 10_000), st.integers(8, 30))
 def test_nor_does_feeding_back_what_it_hid(seed: int, n_steps: int) -> None:
