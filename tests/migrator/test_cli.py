@@ -118,7 +118,13 @@ def test_layouts_table_names_every_placement(call) -> None:
 
 @pytest.mark.parametrize(
     "engine",
-    ["exact", "paper-ilp", "paper-ilp --solver cbc --configs paper12", "greedy", "static"],
+    [
+        "exact",
+        "paper-ilp",
+        pytest.param("paper-ilp --solver cbc --configs paper12", marks=pytest.mark.long),
+        "greedy",
+        "static",
+    ],
 )
 def test_a_planned_problem_passes_verify(call, tmp_path: Path, engine: str) -> None:
     problem, plan_file = write_problem(tmp_path), tmp_path / "plan.json"

@@ -23,7 +23,6 @@ from planner.policies.policy import Knows, Policy, Window
 from planner.policies.registry import MIG_POLICIES as POLICIES
 from planner.problem import PhysicalState, Problem
 from planner.verify import Rule, Verification, verify
-from tests.seeds import daily
 from workloads.tenants import accuracy_at_start
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -121,7 +120,8 @@ def wrong_with(case: Case, name: str) -> Iterator[str]:
         yield f"{own} is more than {best} and the gap"
 
 
-@pytest.mark.parametrize("case", daily(CASES, CASES[1:2]), ids=str)
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_plan_can_be_carried_out_and_none_is_worth_more_than_the_oracle_s_and_its_gap(case: Case) -> None:
     wrong = {name: list(wrong_with(case, name)) for name in POLICIES}
     assert {name: told for name, told in wrong.items() if told} == {}

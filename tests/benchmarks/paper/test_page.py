@@ -63,6 +63,7 @@ def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
     assert "\n| 0.3 |" not in text
 
 
+@pytest.mark.long
 def test_a_policy_without_a_plan_is_named_and_its_workload_left_out_for_all() -> None:
     (main,) = (one for one in DOCUMENT["experiments"] if one["name"] == "main")
     others = [one for one in DOCUMENT["experiments"] if one is not main]

@@ -33,6 +33,7 @@ def by_hand(lost: float, lost_cold: float) -> Rows:
     return {PAPER: {**row, "reconfiguration": lost}, COLD: {**row, "goodput": 860.0, "reconfiguration": lost_cold}}
 
 
+@pytest.mark.long
 def test_it_says_what_a_match_says(rows: Rows) -> None:
     score = score_of(Match(PAPER, CONFIG, "configs/w7.yaml", 0))
     lost = standings([score])[0].account.reconfiguration

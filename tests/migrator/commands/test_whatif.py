@@ -266,7 +266,11 @@ def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) 
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(
-    "arguments", [["--vary", "load=1,4"], ["--find", "max:load=0.5..4", "--keep", "goodput>=0.5", "--plans-only"]]
+    "arguments",
+    [
+        ["--vary", "load=1,4"],
+        pytest.param(["--find", "max:load=0.5..4", "--keep", "goodput>=0.5", "--plans-only"], marks=pytest.mark.long),
+    ],
 )
 def test_a_load_above_three_is_warned_of(call, write_config, arguments: list[str]) -> None:
     path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}, "windows": 1, "planner.max_schedules": 2})

@@ -216,6 +216,7 @@ def test_where_there_is_no_plan_the_log_says_so_and_it_is_asked_for_again() -> N
 CUT = {**SIX, "windows": 3, "simulation": {"driver": STUBBORN, "others": OTHERS}}
 
 
+@pytest.mark.long
 def test_a_run_among_refusals_cut_anywhere_and_resumed_is_the_run_that_was_never_cut(tmp_path: Path) -> None:
     policy = policy_of("migrator")
     whole = begun(tmp_path / "run", policy, changes=CUT)

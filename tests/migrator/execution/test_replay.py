@@ -59,7 +59,10 @@ class Breaking(Counting):
         return replace(plan, lifetimes=plan.lifetimes[:1]) if window.number == 1 else plan
 
 
-@pytest.mark.parametrize("policy", [Counting(), policy_of("ekya"), policy_of("whole")], ids=lambda policy: policy.name)
+CUT = [Counting(), policy_of("ekya"), policy_of("whole")]
+
+
+@pytest.mark.parametrize("policy", daily(CUT, CUT[:1]), ids=lambda policy: policy.name)
 def test_a_run_cut_anywhere_and_resumed_is_the_run_that_was_never_cut(policy: AnyPolicy, tmp_path: Path) -> None:
     whole = begun(tmp_path / "run", policy, changes={"window_s": 20, "windows": 2})
     for cut in cuts(whole):

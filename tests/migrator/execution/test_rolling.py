@@ -130,7 +130,7 @@ def test_with_arrivals_known_nothing_leaves_what_was_expected() -> None:
     assert {cause for cause, _ in asked(log)} <= {Cause.PACE, Cause.TRAINED}
 
 
-@pytest.mark.parametrize("bias", [-0.4, 0.4])
+@pytest.mark.parametrize("bias", daily([-0.4, 0.4], [0.4]))
 def test_a_retraining_that_ends_early_or_late_asks_for_a_plan_at_once(bias: float) -> None:
     log = rolled({"planner.replan_every_s": 60, "estimates.time_bias": bias})
     finished_s = [record.finish_s for record in log.of(recorded.Finished)]
@@ -251,6 +251,7 @@ def test_the_report_is_shown_as_table_and_as_json() -> None:
     assert f"planned anew every 10 s and when something happened: {report.replans.total} times" in console.export_text()
 
 
+@pytest.mark.long
 def test_a_run_that_plans_anew_cut_anywhere_and_resumed_is_the_run_that_was_never_cut(tmp_path: Path) -> None:
     changes = ROLLING | {"windows": 2, "window_s": 60, "tenants.1.arrivals.trace": "azure-code"}
     policy = policy_of("migrator")

@@ -754,6 +754,7 @@ def share_answered(client: Client, attack: Attack, n_requests: int = 120) -> flo
             attacking.result()
 
 
+@pytest.mark.long
 def test_a_thousand_silent_connections_shut_nobody_out(site: Site) -> None:
     served(site)
     client, _ = door(site)
@@ -764,6 +765,7 @@ def test_a_thousand_silent_connections_shut_nobody_out(site: Site) -> None:
         assert share_answered(client, attack) >= 0.95
 
 
+@pytest.mark.long
 def test_dripping_bodies_keep_nobody_waiting(site: Site) -> None:
     served(site)
     client, _ = door(site, idle_s=2.0)

@@ -71,6 +71,7 @@ def test_a_hurried_plan_is_nearly_as_good_as_the_full_searchs(seed: int) -> None
     assert best.value >= 0.99 * solve_physical(problem).objective
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_haste")
 def test_long_windows_are_planned_on_coarser_steps_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(physical_search, "COARSE_STEPS", 40)
