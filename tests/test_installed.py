@@ -138,7 +138,7 @@ def write_files_of(page: str, folder: Path) -> None:
 
 
 LITTLE = "planner: { max_schedules: 20, replan_every_s: 50, replan_schedules: 4 }\n"
-"""What a config gets that has just been written: ``test_golden.py`` runs the quickstart and W8 as they are shipped."""
+"""What a config gets that has just been written. As it is shipped the quickstart runs in ``make test-long``."""
 
 
 def make_small(folder: Path, known: set[Path]) -> None:

@@ -204,9 +204,8 @@ def test_what_is_drawn_holds_all_that_may_happen(as_drawn: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["ekya", "astraea", "whole", "equal", "window"])
-@pytest.mark.parametrize(
-    "moment_s", daily([7, 30, 41], [30])
-)  # whole seconds: interference is that of the second's own load
+# Whole seconds: interference is that of the second's own load.
+@pytest.mark.parametrize("moment_s", daily([7, 30, 41], [30]))
 def test_no_other_policy_knows_what_comes(policy: str, moment_s: int, tmp_path: Path) -> None:
     setting, traffic = tiny()
     logged(tmp_path / "one", setting, traffic, policy_of(policy))
