@@ -97,8 +97,8 @@ def bursts(generator: np.random.Generator, n_requests: int, lasts_s: float) -> R
     return requests_of(TENANT, generator.uniform(0.02, 0.4), np.sort(times_s + spread_s), seed=1)
 
 
-def random_curve(generator: np.random.Generator) -> LatencyCurve:
-    return LatencyCurve((1, 4, 16), tuple(np.sort(generator.uniform(0.001, 0.1, 3)).tolist()))
+def random_curve(generator: np.random.Generator, longest_s: float = 0.1) -> LatencyCurve:
+    return LatencyCurve((1, 4, 16), tuple(np.sort(generator.uniform(0.01 * longest_s, longest_s, 3)).tolist()))
 
 
 def comers_and_goers(generator: np.random.Generator, n_servers: int, lasts_s: float) -> list[Server]:

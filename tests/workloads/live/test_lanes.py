@@ -60,22 +60,22 @@ Turn = tuple[str, str, float, float]
 
 
 def drawn(seed: int) -> Case:
+    """Tenants that often want the same lane at once: where nobody has to wait, any rule of turns would do."""
     rng = np.random.default_rng([seed, 32])
     tenants = [f"t{number}" for number in range(rng.integers(2, 6))]
+    longest_s = float(rng.choice([0.4, 2.0]))
     groups = []
-    for lane in range(rng.integers(1, 5)):
-        members = [name for name in tenants if rng.random() < 0.8] or tenants[:1]
+    for lane in range(rng.integers(1, 4)):
+        members = [name for name in tenants if rng.random() < 0.9] or tenants[:1]
         for name in members:
             ready_s = float(rng.choice([0.0, rng.uniform(0, 3)]))
-            end_s = float(rng.choice([INF, rng.uniform(2, 8)]))
-            processes = int(rng.integers(1, 3))
-            groups.append(
-                Group(name, f"l{lane}", random_curve(rng), int(rng.integers(1, 9)), processes, ready_s, end_s)
-            )
+            end_s = float(rng.choice([INF, INF, rng.uniform(2, 8)]))
+            processes, latency = int(rng.integers(1, 3)), random_curve(rng, longest_s)
+            groups.append(Group(name, f"l{lane}", latency, int(rng.integers(1, 9)), processes, ready_s, end_s))
     requests = []
     for name in tenants:
-        arrival_s = np.sort(rng.uniform(0, 8, rng.integers(0, 120)))
-        requests.append(Requests(name, float(rng.uniform(0.2, 4)), arrival_s, np.full(len(arrival_s), 0.5)))
+        arrival_s = np.sort(rng.uniform(0, 8, rng.integers(0, 80)))
+        requests.append(Requests(name, float(rng.uniform(0.5, 4)), arrival_s, np.full(len(arrival_s), 0.5)))
     weights = rng.choice([0.0, 0.5, 1.0, 1.0, 2.0], len(tenants)).tolist()
     jitter = ServiceJitter(seed, 0.3) if rng.random() < 0.5 else None
     return Case(requests, groups, weights, float(rng.choice([0.0, 0.05, 0.5])), jitter)
@@ -171,25 +171,12 @@ class Live:
         return [answered.get(number) for number in range(len(own))]
 
 
-@pytest.mark.parametrize("seed", daily(range(300), range(0, 300, 9)))
+@pytest.mark.parametrize("seed", daily(range(300), range(0, 300, 5)))
 def test_turns_and_drops_are_those_of_the_simulation(seed: int) -> None:
     case = drawn(seed)
     live, (turns, answers) = Live(case), simulated(case)
     assert live.run() == answers
     assert sorted(live.turns) == sorted(turns)
-
-
-def test_each_of_the_richer_can_wait_until_its_own_deadline() -> None:
-    # As the kernel's test of that name: of drawn cases hardly any tells it from the earliest deadline of all.
-    names, slo_s = ("richest", "richer", "poorest"), (5.0, 2.0, 1.0)
-    groups = [Group(name, "l", FLAT, 1, 1, 0.0, INF) for name in names]
-    for n_richest, expected in ((3, [1.0]), (4, [None])):
-        own = zip(names, slo_s, (n_richest, 1, 1), strict=True)
-        requests = [Requests(name, slo, np.zeros(n), np.full(n, 0.5)) for name, slo, n in own]
-        case = Case(requests, groups, (3.0, 2.0, 1.0), 0.0, None)
-        _, answers = simulated(case)
-        assert Live(case).run() == answers
-        assert answers[2] == expected
 
 
 # --- what only real workers do
