@@ -74,6 +74,7 @@ class DriverGpu(ABC):
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self._named: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -147,9 +148,9 @@ class DriverGpu(ABC):
         Raises:
             GpuError: As the driver says; nothing stands that did not before.
             PartialChangeError: Something stands all the same.
-            UnsureChangeError: The driver does not say what stands.
+            UnsureChangeError: The driver does not say what stands, or a whole instance does, ours or another's.
         """
-        own = own_placement(self, placement)
+        own, self._named = own_placement(self, placement), None
         before = {item.gi_id for item in self.instances()}
         try:
             self._create(own)
@@ -168,21 +169,25 @@ class DriverGpu(ABC):
 
         Raises:
             InUseError: A client is still there, or the driver says so; nothing has changed.
+            DriverError: The driver says that it is gone, and it stands.
             InstanceNotFoundError: There is no GPU instance of this id.
             PartialChangeError: It stands without its compute instance; destroying it again may succeed.
             UnsureChangeError: The driver does not say what stands.
         """
-        before = self._standing(gi_id)
+        before, refused = self._standing(gi_id), None
+        what = f"{before.placement} was to be destroyed"
         try:
             self._destroy(gi_id)
         except GpuError as error:
-            left = self._found_after(str(error), gi_id)
-            if left is None:
-                return  # the driver complained, and did it
-            if left != before:
-                message = f"{error}; {left.placement} stands without its compute instance"
-                raise PartialChangeError(message, left, retry_after_s=error.retry_after_s) from error
-            raise
+            what, refused = str(error), error
+        left = self._found_after(what, gi_id, accepted=refused is None)
+        if left is None or left.placement != before.placement or (left.is_whole and left.uuid != before.uuid != ""):
+            return  # whatever the driver said of it; what has its id now is another's
+        failed = refused or DriverError(f"{what}, and stands, though the driver has not refused")
+        if before.is_whole and not left.is_whole:
+            message = f"{failed}; {left.placement} stands without its compute instance"
+            raise PartialChangeError(message, left, retry_after_s=failed.retry_after_s) from refused
+        raise failed
 
     def make_whole(self, gi_id: int) -> GpuInstance:
         """The GPU instance with a compute instance made anew, where it had none.
@@ -214,7 +219,7 @@ class DriverGpu(ABC):
 
     @abstractmethod
     def _create(self, placement: Placement) -> None:
-        """Make the GPU instance, then its compute instance."""
+        """Make the GPU instance, whose id goes into ``_named`` once the driver tells it, then its compute instance."""
 
     @abstractmethod
     def _destroy(self, gi_id: int) -> None:
@@ -246,6 +251,7 @@ class DriverGpu(ABC):
 
         Raises:
             PartialChangeError: It would not go.
+            UnsureChangeError: It is whole, and the driver did not name it: another program may have made it meanwhile.
         """
         if isinstance(error, InsufficientResourcesError):
             return  # without room nothing was made: another program was faster, and may not be done yet
@@ -253,6 +259,8 @@ class DriverGpu(ABC):
         left = next((i for i in standing if i.gi_id not in before and i.placement == placement), None)
         if left is None:
             return
+        if left.is_whole and left.gi_id != self._named:
+            raise UnsureChangeError(f"{error}; {placement} stands, and nothing tells whose it is") from error
         try:
             self.destroy(left.gi_id)
         except GpuError as second:

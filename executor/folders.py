@@ -189,6 +189,7 @@ class FolderGpu(DriverGpu):
         name = f"{placement}.{gi_id}"
         with self._system(what):
             self._prepare()
+            self._named = gi_id
             self.files.make(self.folder / name)
             self._finish(name, placement)
 

@@ -27,7 +27,7 @@ from executor.errors import ExecutorError, OtherControllerError
 from executor.files import fields_in, is_torn, summed, sync_folder
 from executor.gpu import GpuInstance
 from executor.mig import Layout, Placement
-from executor.processes import holder_of_lock
+from executor.processes import born, holder_of_lock
 
 Verb = Literal["create", "destroy", "repair"]
 
@@ -404,11 +404,13 @@ def _opened(path: Path) -> FileIO:
         except BlockingIOError:
             file.close()
             holder = holder_of_lock(path)
-            who = "" if holder is None else f": process {holder}; wait for it, or end it"
+            is_alive = holder is not None and born(holder.pid) is not None
+            who = f": process {holder}; wait for it, or end it" if is_alive else "; wait for its last call to end"
             raise OtherControllerError(f"{path}: another controller has this GPU; one at a time{who}") from None
         except OSError as error:
             file.close()
             raise JournalError(f"{path}: cannot be locked: {error.strerror or error}; take another folder") from None
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            os.set_inheritable(file.fileno(), True)  # by nvidia-smi, see executor.smi
             return file
         file.close()  # a shorter one has taken its place meanwhile

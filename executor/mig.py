@@ -287,15 +287,15 @@ class GpuModel:
 
         An A100 has 298 with its five standard profiles. Order: by number of instances, then by start and name.
         """
-        return _layouts(self, self.standard_profile_names if profile_names is None else tuple(profile_names))
+        names = self.standard_profile_names if profile_names is None else profile_names
+        return _layouts(self, tuple(dict.fromkeys(names)))
 
     def maximal_layouts(self, profile_names: Iterable[str] | None = None) -> tuple[Layout, ...]:
         """The layouts to which no placement of ``profile_names`` can be added (19 on an A100)."""
         candidates = self.placements(profile_names)
-        names = tuple(dict.fromkeys(placement.profile.name for placement in candidates))
         return tuple(
             layout
-            for layout in self.layouts(names)
+            for layout in self.layouts(placement.profile.name for placement in candidates)
             if not any(candidate not in layout and self.fits((*layout, candidate)) for candidate in candidates)
         )
 

@@ -206,6 +206,7 @@ class NvmlGpu(DriverGpu):
         where = ctypes.byref(pynvml.c_nvmlGpuInstancePlacement_t(placement.start, profile.memory_slices))
         with _driver(f"{unable_to_create(self, profile)} ({placement})"):
             gi = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(self._device, profile.gi_profile_id, where)
+            self._named = pynvml.nvmlGpuInstanceGetInfo(gi).id
             pynvml.nvmlGpuInstanceCreateComputeInstance(gi, _whole_profile(gi, profile))
 
     def _destroy(self, gi_id: int) -> None:

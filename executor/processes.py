@@ -152,7 +152,7 @@ def device_users() -> tuple[Process, ...]:
 def is_alone_at_driver() -> bool:
     """Whether no other process has NVIDIA's driver open; false where not every process of the machine can be seen."""
     try:
-        sees_all = str((PROC / "self" / "ns" / "pid").readlink()) == _FIRST_PIDS
+        sees_all = str((PROC / "self" / "ns" / "pid").readlink()) == _FIRST_PIDS and (PROC / "1").exists()
     except OSError:
         sees_all = False
     return sees_all and not any(

@@ -1,12 +1,13 @@
 """A real GPU that NVML reads and the ``nvidia-smi mig`` command changes.
 
 Placements are always explicit (``ID:START``). Errors are known by their texts: the command documents no exit code for
-an instance in use.
+an instance in use. It may outlive this process, and keeps the journal's lock until it has ended.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -83,20 +84,26 @@ class SmiGpu(NvmlGpu):
         self._require_number()
 
     def _create(self, placement: Placement) -> None:
-        self._mig("-cgi", f"{placement.profile.gi_profile_id}:{placement.start}", "-C")
+        answer = self._asked("-cgi", f"{placement.profile.gi_profile_id}:{placement.start}", "-C")
+        named = re.search(r"created GPU instance ID +(\d+)", answer.text)
+        self._named = None if named is None else int(named[1])
+        _check(answer)
 
     def _destroy(self, gi_id: int) -> None:
-        self._mig("-dci", "-gi", str(gi_id), may_be_empty=True)
-        self._mig("-dgi", "-gi", str(gi_id))
+        emptied = self._asked("-dci", "-gi", str(gi_id))
+        if _NOTHING_THERE not in emptied.text:
+            _check(emptied)
+        _check(self._asked("-dgi", "-gi", str(gi_id)))
 
     def _create_compute(self, gi_id: int) -> None:
-        self._mig("-cci", "-gi", str(gi_id))
+        _check(self._asked("-cci", "-gi", str(gi_id)))
 
-    def _mig(self, *arguments: str, may_be_empty: bool = False) -> None:
+    def _asked(self, *arguments: str) -> _Answer:
         self._require_number()
-        answer = _run("mig", "-i", str(self.index), *arguments)
-        if not (may_be_empty and _NOTHING_THERE in answer.text):
-            _check(answer)
+        return self._run("mig", "-i", str(self.index), *arguments)
+
+    def _run(self, *arguments: str) -> _Answer:
+        return _run(*arguments)
 
 
 def driver_version() -> str:
@@ -120,6 +127,7 @@ def _run(*arguments: str) -> _Answer:
     try:
         done = subprocess.run(  # noqa: S603 - the command is ours, and no shell reads it
             [COMMAND, *arguments],
+            close_fds=False,  # but for the journal, every file of this process is closed all the same
             env={**os.environ, "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -135,12 +143,11 @@ def _run(*arguments: str) -> _Answer:
 
 
 def _check(answer: _Answer) -> None:
-    """Raise what the text says, if the command failed; its most telling line is the message."""
-    if answer.code == 0:
-        return
+    """Raise what the text says, whatever the exit code; its most telling line is the message."""
     lines = [line.strip() for line in answer.text.splitlines() if line.strip()] or ["no word"]
     for text, kind in _ERRORS:
         telling = next((line for line in lines if text in line), None)
         if telling is not None:
             raise kind(telling)
-    raise DriverError(f"nvidia-smi failed with exit code {answer.code}: {lines[0]}")
+    if answer.code != 0:
+        raise DriverError(f"nvidia-smi failed with exit code {answer.code}: {lines[0]}")

@@ -9,7 +9,6 @@ from typing import Any
 import pynvml
 import pytest
 
-from executor import smi
 from executor.files import summed
 from executor.folders import FolderGpu
 from executor.gpu import Gpu
@@ -88,7 +87,7 @@ def mortal(gpu: Gpu | None, fate: Fate) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "_write", _writes(fate))
         if isinstance(gpu, SmiGpu):
-            patch.setattr(smi, "_run", _command(smi._run, fate))
+            patch.setattr(gpu, "_run", _command(gpu._run, fate))
         elif gpu is None or isinstance(gpu, NvmlGpu):
             for name in _NVML_CALLS:
                 patch.setattr(pynvml, name, _around(getattr(pynvml, name), fate))

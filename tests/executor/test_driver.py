@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -23,8 +26,10 @@ from executor.errors import (
     MigModeOffError,
     NoGpuError,
     NoPermissionError,
+    OtherControllerError,
 )
 from executor.gpu import PartialChangeError, UnsureChangeError
+from executor.journal import Journal
 from executor.mig import Placement
 from executor.nvml import NvmlGpu
 from executor.opening import BackendName, card_facts, driver_facts, open_gpu
@@ -154,6 +159,57 @@ def test_what_somebody_else_made_there_first_stays(opened: Opened, monkeypatch: 
     with pytest.raises(InsufficientResourcesError):
         gpu.create(at(gpu, "1g.5gb@2"))
     assert [(item.profile, item.start) for item in standin.standing()] == [("1g.5gb", 2)]
+
+
+def test_what_others_made_there_though_we_were_refused_stays(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    standin, gpu = opened()
+    make = gpu._create
+
+    def refused(placement: Placement) -> None:
+        try:
+            make(placement)
+        finally:
+            standin.put("3g.20gb", 4)
+
+    monkeypatch.setattr(gpu, "_create", refused)
+    standin.fail(CREATE_GI, UNKNOWN, count=1)
+    with pytest.raises(UnsureChangeError, match=r"3g\.20gb@4 stands, and nothing tells whose it is"):
+        gpu.create(at(gpu, "3g.20gb@4"))
+    assert [item.is_whole for item in gpu.instances()] == [True]
+
+
+def put_with_id(standin: StandIn, profile: str, start: int, gi_id: int) -> None:
+    made = standin.put(profile, start)
+    with standin.locked() as state:
+        next(gi for gi in state.gpus[0].gis if gi.used and gi.id == made.gi_id).id = gi_id
+
+
+@pytest.mark.parametrize(("profile", "start"), [("2g.10gb", 4), ("1g.5gb", 2)])
+def test_an_id_that_others_got_meanwhile_is_theirs(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, profile: str, start: int
+) -> None:
+    standin, gpu = opened()
+    created, destroy = gpu.create(at(gpu, "1g.5gb@2")), gpu._destroy
+
+    def done_all_the_same(gi_id: int) -> None:
+        try:
+            destroy(gi_id)
+        finally:
+            put_with_id(standin, profile, start, gi_id)
+
+    monkeypatch.setattr(gpu, "_destroy", done_all_the_same)
+    standin.fail(DESTROY_GI, UNKNOWN, count=1, after_effect=True)
+    gpu.destroy(created.gi_id)
+    assert [(item.gi_id, str(item.placement)) for item in gpu.instances()] == [(created.gi_id, f"{profile}@{start}")]
+
+
+def test_a_destruction_is_not_believed_but_seen(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, gpu = opened()
+    created = gpu.create(at(gpu, "1g.5gb@2"))
+    monkeypatch.setattr(gpu, "_destroy", lambda _: None)
+    with pytest.raises(DriverError, match=r"1g\.5gb@2 was to be destroyed, and stands, though"):
+        gpu.destroy(created.gi_id)
+    assert gpu.instances() == (created,)
 
 
 def silent_after(standin: StandIn, gpu: DriverGpu, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,6 +573,35 @@ def test_a_command_that_never_answers_is_given_up(
     with SmiGpu() as gpu, pytest.raises(DriverError, match=r"no answer in 0\.05 s"):
         gpu.create(at(gpu, "1g.5gb@0"))
     assert standin.standing() == ()
+
+
+def test_a_refusal_is_read_whatever_the_exit_code(
+    tmp_path: Path, make_standin: MakeStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_standin(A100_40).put("1g.5gb", 2)
+    (lax := tmp_path / "lax-smi").write_text("#!/bin/sh\necho 'Unable to destroy: In use by another client'\n")
+    lax.chmod(0o755)
+    monkeypatch.setattr(smi, "COMMAND", str(lax))
+    with SmiGpu() as gpu, pytest.raises(InUseError):
+        gpu.destroy(gpu.instances()[0].gi_id)
+
+
+def test_a_command_that_outlives_us_keeps_others_away(
+    tmp_path: Path, make_standin: MakeStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_standin(A100_40)
+    (slow := tmp_path / "slow-smi").write_text(f"#!/bin/sh\nsleep 60 > /dev/null 2>&1 &\necho $! > {tmp_path}/pid\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(smi, "COMMAND", str(slow))
+    with SmiGpu() as gpu, Journal(tmp_path / "journal"), pytest.raises(DriverError):
+        gpu.create(at(gpu, "1g.5gb@0"))
+    with pytest.raises(OtherControllerError):
+        Journal(tmp_path / "journal")
+    outlives = os.pidfd_open(int((tmp_path / "pid").read_text()))
+    signal.pidfd_send_signal(outlives, signal.SIGKILL)
+    select.select([outlives], [], [])
+    os.close(outlives)
+    Journal(tmp_path / "journal").close()
 
 
 def test_every_error_is_the_executors(opened: Opened) -> None:

@@ -86,6 +86,10 @@ def test_layouts_with_limited_profiles_are_exactly_the_legal_subsets() -> None:
     assert {frozenset(layout) for layout in A30.layouts(names)} == enumerated_sets(A30, A30.placements(names))
 
 
+def test_a_profile_that_is_named_twice_is_one_profile() -> None:
+    assert A30.layouts(["4g.24gb", "4g.24gb"]) == A30.layouts(["4g.24gb"])
+
+
 @every_model
 def test_maximal_layouts_are_those_inside_no_other(model: GpuModel) -> None:
     held = [frozenset(layout) for layout in model.layouts()]

@@ -49,6 +49,7 @@ def at_the_driver(proc: Path, pid: int, target: str = "/dev/nvidiactl", *, is_zo
 def show_all(proc: Path, namespace: str = "pid:[4026531836]") -> None:
     (proc / "self" / "ns").mkdir(parents=True)
     (proc / "self" / "ns" / "pid").symlink_to(namespace)
+    (proc / "1").mkdir()
 
 
 def test_nobody_else_is_at_the_driver_where_all_processes_are_seen_and_none_has_it_open(proc: Path) -> None:
@@ -58,6 +59,12 @@ def test_nobody_else_is_at_the_driver_where_all_processes_are_seen_and_none_has_
     at_the_driver(proc, 42, is_zombie=True)
     assert is_alone_at_driver()
     at_the_driver(proc, 43)
+    assert not is_alone_at_driver()
+
+
+def test_where_process_1_is_hidden_others_are_too(proc: Path) -> None:
+    show_all(proc)
+    (proc / "1").rmdir()  # as of a /proc that shows users their own alone
     assert not is_alone_at_driver()
 
 
