@@ -163,11 +163,11 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
 def _pool_step(problem: Problem, own: Sequence[Course], members: tuple[int, ...], step: int) -> PoolStep:
     """The pool of these tenants in a step."""
     order = order_of_service(problem, members)
-    serving = own[members[0]].serving[step]
+    serving = np.max([own[m].serving[step] for m in members], axis=0)
     worth = {m: own[m].tenant.weight * own[m].tenant.accuracies[int(own[m].level[step])] for m in members}
     arrived = {m: problem.step_s * float(own[m].tenant.arrivals_rps[step]) for m in members}
     came = [np.full((1, 1), arrived[m]) for m in order]
-    most = [np.full((1, 1), problem.step_s * (serving @ problem.rates_rps(own[m].tenant))) for m in order]
+    most = [np.full((1, 1), problem.step_s * (own[m].serving[step] @ problem.rates_rps(own[m].tenant))) for m in order]
     (served,) = carried_over_in_turn(came, most, [np.zeros((1, 1)) for _ in order])
     together = sum(worth[m] * float(own_served[0, 0]) for m, own_served in zip(order, served, strict=True))
     # The best deal of the instances: one member after the other, by what those before it have taken.
@@ -224,7 +224,7 @@ def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     elif state is None:
         begin, before, earliest = 0, None, 1
     else:
-        begin, before, earliest = first, held, first
+        begin, before, earliest = first, held, first + (apart if problem.is_repartitioned else 0)
     if earliest <= step <= latest:
         return _Stretch(step, end, held, held, after)
     if before is None or begin <= min(step, latest):
@@ -356,7 +356,10 @@ def _reason(
     slack = TOLERANCE * max(1.0, abs(plan.objective or 0.0))
     better = max(choice.net for choice in others) - held.net
     if better > slack:
-        return f"Another layout would be {better:.2f} requests better {until}: the plan is not the best there is."
+        verdict = (
+            "if it keeps the floors of in-time answers" if problem.has_floors else "the plan is not the best there is"
+        )
+        return f"Another layout would be {better:.2f} requests better {until}: {verdict}."
     if stretch.before not in (None, stretch.held):
         before = next((choice for choice in others if BEFORE in choice.roles), None)
         return f"The plan changes here{_why_it_changes(problem, held, before, until)}"

@@ -119,6 +119,7 @@ def choose(
         together = in_order([everyone if not alone else set(everyone) - alone, *({m} for m in alone)])
         starts = [partition for partition in (last, together) if partition is not None]
         candidates = list(dict.fromkeys([*starts[: last is not None], *_promising(starts, may_be, pose_alone)]))
+        candidates = candidates or [in_order({m} for m in everyone)]  # whose refusal says why nothing can be served
     for partition in filter(may_be, candidates):
         problem = pose(partition)
         plan = None if problem is None else solve(problem, Budget(max_nodes=SHORT_WORK, proves=False))
@@ -144,11 +145,15 @@ def _promising(
     pose_alone: Callable[[Members], Problem | None],
 ) -> list[Partition]:
     """Partitions whose groups earn most with instances that stay, best first; ``starts`` are where it begins."""
-    worth_of, judged = cache(lambda group: standing(pose_alone(group))), dict[Partition, float]()
+    worth_of, judged = cache(lambda group: standing(pose_alone(group))), dict[Partition, tuple[float, int, int]]()
 
-    def judge(partition: Partition) -> float:
+    def judge(partition: Partition) -> tuple[float, int, int]:
+        """What it earns; where that is −∞, how many tenants could be served, then how few groups have to fit."""
         if partition not in judged:
-            judged[partition] = best_together([worth_of(group) for group in partition])
+            found = [worth_of(group) for group in partition]
+            n_served = sum(len(group) for group, own in zip(partition, found, strict=True) if own is not None)
+            worth = best_together(found)
+            judged[partition] = (worth, 0, 0) if worth > -np.inf else (worth, n_served, -len(partition))
         return judged[partition]
 
     for start in starts:
@@ -160,7 +165,7 @@ def _promising(
             if judge(found) <= value:
                 break
             best, value = found, judge(found)
-    ranked = sorted((one for one in judged if judged[one] > -np.inf), key=lambda one: -judged[one])
+    ranked = sorted((one for one in judged if judged[one][0] > -np.inf), key=lambda one: -judged[one][0])
     return ranked[:MOST_PLANNED]
 
 

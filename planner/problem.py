@@ -519,7 +519,8 @@ class Problem:
         """
         pairs = zip(self.opening.held, self.heirs, strict=True)
         is_new = any(
-            item.members != self.owner(heir).members or not self.may_serve(heir, item.placement) for item, heir in pairs
+            set(item.members) != set(self.owner(heir).members) or not self.may_serve(heir, item.placement)
+            for item, heir in pairs
         )
         return is_new and self.opening.next_epoch_step < self.n_steps
 
@@ -853,6 +854,8 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
         where = f"initial.held[{index}]"
         for name in held.members:
             _found(problem.tenant, name, where)
+            if held.members.count(name) > 1:
+                raise ProblemError(f"{where} names {name} twice")
         _check_step(
             f"{where}: {held.placement}'s serve_step", held.serve_step, 0, state.next_epoch_step, "next_epoch_step"
         )

@@ -123,7 +123,6 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
         MigratorError: No such window, a plan that is invalid or not what was demanded, or a window that cannot be
             posed anew; ends with exit code 2.
     """
-    demands = replace(demands, may_miss_floors=True)
     log = read_log(folder)
     windows = [started.window for started in log.of(WindowStarted)]
     if window is not None and window not in windows:
@@ -143,13 +142,14 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
         if item.verification is None:
             output().print(f"{escape(name)} was not checked: {escape(item.reason)}", soft_wrap=True)
         else:
-            print_verification(name, item.verification, may_miss_floors=True)
+            print_verification(name, item.verification, may_miss_floors=item.tells_floors)
     if anew and not as_json:
         output().print(f"of {counted(len(anew), 'plan')} of windows' rests, {n_posed} posed anew and checked")
     if not any(item.is_planned for item in checked):
         raise MigratorError(f"{folder}: holds no plan to check; {checked[0].reason if checked else 'no window began'}")
     for item in checked:
-        shortfall = item.reason if item.verification is None else demands.shortfall(item.verification)
+        asked = replace(demands, may_miss_floors=item.tells_floors)
+        shortfall = item.reason if item.verification is None else asked.shortfall(item.verification)
         if item.is_planned and shortfall:
             raise MigratorError(f"{folder}: {item.name}: {shortfall}")
 

@@ -32,6 +32,7 @@ from migrator.traffic import Traffic
 from planner.build import PoolTerms, WarmUps, with_forecast
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import state_of_json, unavailable_of_json
+from planner.plan import Rule
 from planner.policies.policy import Knows
 from planner.problem import PhysicalState, Problem, Reconfiguration, TenantTerms
 from planner.unavailable import unavailable_later
@@ -51,6 +52,7 @@ class CheckedPlan:
         reason: Why it was not; empty where it was.
         is_planned: Whether the log holds a plan for it at all; without one the layout was kept.
         anew_from_step: Of the window, from which on the plan is one of its rest; ``None`` for the window's own.
+        tells_floors: Whether the log names every tenant whose floor of in-time answers the plan misses.
     """
 
     window: int
@@ -58,6 +60,7 @@ class CheckedPlan:
     reason: str = ""
     is_planned: bool = True
     anew_from_step: int | None = None
+    tells_floors: bool = True
 
     @property
     def name(self) -> str:
@@ -94,7 +97,7 @@ class RunCheck:
             why = "the plan broke a rule and was not carried out" if rejected else f"no plan ({plan.status})"
             yield CheckedPlan(window, None, f"{why}; the layout was kept", False)
         else:
-            yield self._verified(window, plan, posed_again)
+            yield self._verified(started, plan, posed_again)
         certificate = plan.certificate
         revisions = [revised for revised in self._log.of(records.PlanRevised) if revised.window == window]
         measured = next((one for one in self._log.of(records.Measured) if one.window == window), None)
@@ -104,14 +107,20 @@ class RunCheck:
             rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
             told = revised.plan.with_prices(certificate)
             certificate = told.certificate or certificate
-            yield replace(self._verified(window, told, rest), anew_from_step=revised.from_step)
+            yield replace(self._verified(revised, told, rest), anew_from_step=revised.from_step)
 
-    def _verified(self, window: int, logged: records.Plan, posed_again: Problem | str) -> CheckedPlan:
+    def _verified(
+        self, record: records.WindowStarted | records.PlanRevised, logged: records.Plan, posed_again: Problem | str
+    ) -> CheckedPlan:
         """The log's plan held against its problem, or why there is none."""
+        window = record.window
         if isinstance(posed_again, str):
             return CheckedPlan(window, None, posed_again)
         plan = plan_of({**to_builtins(logged), "solve_s": 0.0}, posed_again, f"{self._origin(window)}: plan")
-        return CheckedPlan(window, verify(posed_again, plan))
+        found = verify(posed_again, plan)
+        missed = {f"{item.rule}: {item.tenant}" for item in found.violations if item.rule is Rule.FLOOR}
+        is_told = all(any(told.startswith((f"{one}:", f"{one},")) for told in record.violations) for one in missed)
+        return CheckedPlan(window, found, tells_floors=is_told)
 
     def _posed_rest(self, window: Problem, revised: records.PlanRevised) -> Problem | str:
         """The problem that a window's rest posed when it was planned anew, or why it cannot be told."""

@@ -88,6 +88,9 @@ def _table(problem: Problem, index: int, entry: GainEntry) -> GainTable:
         if _is_above(changed, in_time):
             raise ProblemError(f"{where}.in_time_changed is above in_time; a change serves no more")
     arrived = None if entry.arrived is None else _array(f"{where}.arrived", entry.arrived, steps)
+    limits = problem.tenants[index].arrivals_rps * problem.step_s if arrived is None else arrived
+    if _is_above(in_time, limits[:, None]):
+        raise ProblemError(f"{where}.in_time is above what arrives in a step")
     return table_of(problem.tenants[index], multisets, in_time, changed, arrived)
 
 

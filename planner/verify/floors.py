@@ -26,7 +26,7 @@ def floor_violations(problem: Problem, lifetimes: Sequence[Lifetime]) -> Iterato
         served, arrived = _served(problem, m, lifetimes), _arrived(problem, m)
         if floor.per is Per.WINDOW:
             asked, got = asked_of_window(problem, m), float(served.sum())
-            if not got >= asked - (FLOOR_TOLERANCE + TOLERANCE) * max(1.0, abs(asked)):
+            if not got >= asked - _slack(asked):
                 due = f" with {floor.due:+.6g} requests due from before" if floor.due else ""
                 share = _percent(got, float(arrived.sum()))
                 message = f"{share} of its requests are in time; {100 * floor.share:.6g} % is the floor{due}"
@@ -37,6 +37,10 @@ def floor_violations(problem: Problem, lifetimes: Sequence[Lifetime]) -> Iterato
             share = _percent(float(served[step]), float(arrived[step]))
             message = f"{share} of its requests are in time; {100 * floor.share:.6g} % is the floor of each step"
             yield Violation(Rule.FLOOR, message, tenant.name, step)
+
+
+def _slack(asked: float) -> float:
+    return (FLOOR_TOLERANCE + TOLERANCE) * max(1.0, abs(asked))
 
 
 def _percent(part: float, whole: float) -> str:
@@ -118,11 +122,12 @@ def with_floor(
     in_time, in_time_changed = _in_time(problem, m, multisets)
     if floor.per is Per.STEP:
         penalty = 1.0 + 2.0 * problem.most_goodput
-        least = _least(problem, m)[:, None]
+        least = (_least(problem, m) - TOLERANCE * _arrived(problem, m))[:, None]
         lowered = (settled - penalty * (in_time < least), just_changed - penalty * (in_time_changed < least))
         return *lowered, 0.0, problem.n_steps * penalty
     multiplier = dict(certificate.multipliers).get(problem.tenants[m].name, 0.0)
-    asked = multiplier * asked_of_window(problem, m)
+    asked = asked_of_window(problem, m)
+    asked = multiplier * (asked - _slack(asked))
     size = abs(asked) + multiplier * float(_arrived(problem, m).sum())
     if not multiplier:
         return *gains, 0.0, 0.0

@@ -74,7 +74,7 @@ def best_pooled(
     apart = min(problem.epoch_steps, n_steps + 1)
     warm_up = min(problem.warm_up_steps(problem.tenants[members[0]]), apart)
     # Whom kept instances may not serve at first is left out: all members, which earns more.
-    start = counts_at_start(problem, problem.tenants[members[0]], n_steps, of_all=True)
+    start = counts_at_start(problem, problem.tenants[members[0]], state.next_epoch_step, of_all=True)
     first = slice(None) if start is None else [index.get(start, 0)]
     others, told, total, size = np.zeros((n_steps, len(counts))), list[Member](), 0.0, 0.0
     held = np.all([are_enough(problem, problem.tenants[m], counts) for m in members], axis=0)

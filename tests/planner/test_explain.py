@@ -11,13 +11,27 @@ from plans import continued_case, physical_case
 from problems import case_name, paper_problem, physical_problem
 from windows import tenant, window
 
+from executor.catalogue import gpu_model
 from planner.course import courses
 from planner.engines.physical.plan import with_held
 from planner.engines.schedule import WindowFacts
 from planner.errors import ProblemError
 from planner.explain import AFTER, BEFORE, HELD, explain
 from planner.plan import InferenceSpan, Lifetime, MigPlan, RetrainingSpan, Status, TenantSchedule
-from planner.problem import PaperState, Problem, Reconfiguration, Retraining
+from planner.problem import (
+    AttainmentFloor,
+    HeldInstance,
+    PaperState,
+    Per,
+    PhysicalState,
+    Pool,
+    Problem,
+    Reconfiguration,
+    Retraining,
+    RetrainingOption,
+    RunningRetraining,
+    TenantTerms,
+)
 from planner.solve import solve
 from planner.unavailable import Unavailable
 from planner.verify import verify
@@ -214,6 +228,36 @@ def test_steps_before_the_first_possible_epoch_have_no_choice() -> None:
     found = explain(*continued_case(), step=1)
     assert found.alternatives == ()
     assert found.reason.endswith("keeps it as it is until step 2.")
+
+
+def test_where_a_pool_s_processes_start_is_an_epoch_that_others_keep_their_distance_from() -> None:
+    gpu, rates = gpu_model("a100-40gb"), {"3g.20gb": 20.0}
+    retraining = (RetrainingOption("full", {"3g.20gb": 4.0}, 0.5),)
+    a = TenantTerms("a", [10.0] * 6 + [40.0] * 2, rates, 0.5, 3.5, "3g.20gb", retraining, retraining_required=False)
+    b = TenantTerms("b", [1.0] * 8, rates, 0.5, 3.5, "3g.20gb")
+    running = (RunningRetraining(gpu.placement("3g.20gb@4"), "a", 2),)
+    state = PhysicalState((HeldInstance(gpu.placement("3g.20gb@0"), "a", 0),), running)
+    pool = Pool(("a", "b"), {"3g.20gb": {"a": 20.0, "b": 20.0}}, 3.5)
+    problem = Problem(gpu, 1.0, 8, Reconfiguration.PHYSICAL, (a, b), switch_s=0.5, initial=state, pools=(pool,))
+    plan = solve(problem)
+    assert plan.status is Status.OPTIMAL
+    found = explain(problem, plan, 2)
+    assert found.reason == "The plan has no choice here: nothing else fits."
+    # No process of b's is there yet.
+    assert found.pools[0].together == sum(one.goodput for one in found.tenants) == 5.0
+
+
+def test_a_layout_that_may_miss_a_floor_is_no_better_plan() -> None:
+    gpu, rates = gpu_model("a100-40gb"), {"1g.5gb": 10.0}
+    floor = AttainmentFloor(0.9, Per.STEP)
+    a = TenantTerms("a", [40.0] * 10, rates, 0.5, 0.4, "1g.5gb", min_slo_attainment=floor)
+    b = TenantTerms("b", [60.0] * 10, rates, 0.9, 0.4, "1g.5gb")
+    problem = Problem(gpu, 1.0, 10, Reconfiguration.PHYSICAL, (a, b), switch_s=0.5)
+    plan = solve(problem)
+    assert plan.status is Status.OPTIMAL
+    assert explain(problem, plan, 3).reason.endswith(
+        "better until the window ends: if it keeps the floors of in-time answers."
+    )
 
 
 def test_the_step_itself_is_told_by_tenant() -> None:

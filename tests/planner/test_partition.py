@@ -169,6 +169,23 @@ def test_of_many_a_few_are_planned_and_nobody_shares_who_is_to_be_alone(seed: in
     assert found[0].worth is not None
 
 
+@pytest.mark.parametrize(("n", "most"), [(4, 1), (7, 2), (6, 1)])
+def test_where_all_cannot_share_smaller_groups_are_found(n: int, most: int) -> None:
+    tenants = tenants_of(1, n)
+
+    def pose(partition: Partition) -> Problem | None:
+        return posing(tenants)(partition) if all(len(group) <= most for group in partition) else None
+
+    def pose_alone(members: Members) -> Problem | None:
+        return posing_alone(tenants)(members) if len(members) <= most else None
+
+    chosen = choose(n, pose, pose_alone, lambda problem, _: solve(problem, budget=Budget(max_nodes=20)))[0]
+    if n > most * GPU.compute_slices:
+        assert chosen == Judged(in_order([m] for m in range(n)), None)
+    else:
+        assert chosen.worth is not None
+
+
 @pytest.mark.parametrize("seed", daily([0, 1, 12, 23, 29, 30, 36], [30]))
 def test_under_floors_that_is_chosen_which_lacks_fewest_of_what_they_may_cost(seed: int) -> None:
     first, *others = tenants_of(seed, 3)

@@ -15,6 +15,7 @@ from planner.problem import (
     HeldInstance,
     PaperState,
     PhysicalState,
+    Pool,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -156,6 +157,10 @@ def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], mes
             r"initial.held\[0\]: 1g.10gb@0 cannot serve resnet50; 1g.5gb, ",
         ),
         (
+            PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "resnet50", 0, ("resnet50",)),)),
+            r"initial.held\[0\] names resnet50 twice",
+        ),
+        (
             PhysicalState(
                 (HeldInstance(GPU.placement("2g.10gb@0"), "resnet50", 0),),
                 (RunningRetraining(GPU.placement("1g.5gb@1"), "resnet50", 2),),
@@ -175,6 +180,17 @@ def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], mes
 def test_a_physical_state_that_cannot_be_is_refused(state: PaperState | PhysicalState, message: str) -> None:
     with pytest.raises(ProblemError, match=message):
         replace(window(model=Reconfiguration.PHYSICAL), initial=state)
+
+
+def test_who_is_named_first_in_a_pool_s_instance_says_nothing() -> None:
+    both = (tenant("a", retraining_s={}), tenant("b", retraining_s={}))
+    problem = replace(
+        window(*both, model=Reconfiguration.PHYSICAL), pools=(Pool(("a", "b"), {"1g.5gb": {"a": 9.0, "b": 9.0}}, 1.0),)
+    )
+    place = GPU.placement("1g.5gb@0")
+    for members, is_repartitioned in ((("a", "b"), False), (("b", "a"), False), (("a",), True)):
+        state = PhysicalState((HeldInstance(place, members[0], 0, members[1:]),))
+        assert replace(problem, initial=state).is_repartitioned is is_repartitioned
 
 
 def test_a_paper_state_may_hold_whatever_fits_the_gpu_together() -> None:

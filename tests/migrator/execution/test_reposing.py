@@ -60,6 +60,18 @@ def altered(log: ReadLog, change: Callable[[dict[str, Any]], object]) -> ReadLog
     return records.log_of(*altered)
 
 
+def test_a_log_has_to_tell_which_floors_its_plans_miss(tmp_path: Path) -> None:
+    change = {"tenants.0.arrivals.rate_rps": 4000, "tenants.0.min_slo_attainment": 1.0, "windows": 1}
+    log = read_log(run_in(tmp_path / "run", change))
+    silent = altered(log, lambda record: record.update(violations=[]))
+    another = altered(log, lambda record: record.update(violations=["min_slo_attainment: visions: 1 %"]))
+    assert [[item.tells_floors for item in checked(one, change)] for one in (log, silent, another)] == [
+        [True],
+        [False],
+        [False],
+    ]
+
+
 def test_every_window_of_a_run_is_worth_what_its_log_says(run: Path) -> None:
     log = read_log(run)
     claimed = [record.plan.objective for record in log.of(recorded.WindowStarted)]

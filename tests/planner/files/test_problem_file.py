@@ -364,6 +364,8 @@ GAINS: dict[str, Any] = {
         ({"in_time": [[0, 40, float("nan")]] * 3}, "in_time[0][2] is nan; a finite number is needed"),
         ({"in_time_changed": [[0, 41, 70]] * 3}, "in_time_changed is above in_time"),
         ({"in_time_changed": None}, "in_time_changed is missing; a paper problem needs it"),
+        ({"in_time": [[0, 40, 500]] * 3}, "in_time is above what arrives in a step"),
+        ({"arrived": [80, 79, 80]}, "in_time is above what arrives in a step"),
         ({"arrived": [1, 2]}, "arrived has 2 entries; n_steps is 3"),
         ({"arrived": [1, 2, -3]}, "arrived[2] is -3; greater than or equal to 0 is needed"),
         ({"served": []}, "unknown key tenants[0].gains.served"),

@@ -27,11 +27,14 @@ from executor.catalogue import gpu_model
 from planner.gains import gain_tables
 from planner.plan import Certificate, Lifetime, MigPlan, Status, StatusCertificate, TenantStatus, statuses_of
 from planner.problem import (
+    AttainmentFloor,
     GainTable,
     HeldInstance,
     Owner,
     PaperState,
+    Per,
     PhysicalState,
+    Pool,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -140,6 +143,30 @@ def test_a_multiplier_of_a_floor_bounds_no_lower_than_the_best_plan():
         floored = [(tenant.name, 0.4) for tenant in problem.tenants if tenant.min_slo_attainment is not None]
         certificate = replace(random_status_prices(problem, seed, 3.0), multipliers=tuple(floored))
         assert best is None or certified_bound(problem, certificate, best) >= best
+
+
+@pytest.mark.parametrize(("per", "lacks"), [(Per.WINDOW, 1.7e-9 * 900), (Per.STEP, 5e-7)])
+def test_what_a_floor_forgives_costs_no_bound(per, lacks):
+    # Only what is forgiven lets a keep its floor, on 4g beside b's 3g.
+    floor = AttainmentFloor(0.9, per)
+    a = TenantTerms("a", [1000.0] * 3, {"4g.20gb": 900 - lacks}, 0.5, 0.4, "4g.20gb", min_slo_attainment=floor)
+    b = TenantTerms("b", [1000.0] * 3, {"1g.5gb": 100.0, "3g.20gb": 900.0}, 0.9, 0.4, "1g.5gb")
+    problem = Problem(A100, 1.0, 3, Reconfiguration.PHYSICAL, (a, b), switch_s=0.5)
+    held = (("4g.20gb@0", "a"), ("3g.20gb@4", "b"))
+    lifetimes = tuple(Lifetime(A100.placement(place), Owner(name, Task.INFERENCE), 0, 0, 3) for place, name in held)
+    plan = replace(physical_case()[1], n_steps=3, lifetimes=lifetimes, next_epoch_step=0)
+    certificate = Certificate(("1g.5gb",), np.zeros((3, 1)), (("a", 1e12),) if per is Per.WINDOW else ())
+    found = verify(problem, replace(plan, certificate=certificate))
+    assert Rule.FLOOR not in {item.rule for item in found.violations}
+    assert found.proven_bound >= found.objective == pytest.approx(3780)
+
+
+def test_a_pool_that_serves_from_beyond_the_window_is_bounded():
+    both = [TenantTerms(name, [10.0] * 3, {"1g.5gb": 20.0}, 0.5, 3.5, "1g.5gb") for name in "ab"]
+    state = PhysicalState((HeldInstance(A100.placement("1g.5gb@0"), "a", 5, ("b",)),), next_epoch_step=5)
+    pools = (Pool(("a", "b"), {"1g.5gb": {"a": 20.0, "b": 20.0}}, 3.5),)
+    problem = Problem(A100, 1.0, 3, Reconfiguration.PHYSICAL, (*both,), switch_s=0.5, initial=state, pools=pools)
+    assert certified_bound(problem, Certificate(("1g.5gb",), np.zeros((3, 1))), 0.0) == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("scale", [0.0, 5.0, 300.0])
