@@ -272,7 +272,9 @@ class Zygote:
         return tuple(found)
 
     def close(self, limit_s: float = LIMIT_S) -> None:
-        """Every worker is told to end, and killed after ``limit_s``; then the zygote is gone, too."""
+        """Every worker is told to end, and killed after ``limit_s``; then the zygote is gone, too. Once is enough."""
+        if self._connection.fileno() < 0:
+            return
         with suppress(ZygoteError):
             for worker in self.workers:
                 self._ask(Stop(worker, limit_s))

@@ -50,6 +50,7 @@ from migrator.execution.seams import (
     Replanning,
     Trained,
 )
+from migrator.log import records
 from migrator.log.records import Kept
 from migrator.log.trouble import Blind
 from migrator.setting import Setting
@@ -230,7 +231,7 @@ class Instances:
         self._go_on(Kept.ENDED, note)
         for live in self._applier.give_up(opening.window):
             reason = "not done by the end of the window after its own; given up"
-            note(events.failed(opening.window, live.started, self._applier.now_s, reason))
+            note(self._failed(live, self._applier.now_s, reason))
         self._follow(planned, opening.window * config.window_s + planned.plan_from_step * config.step_s)
 
     def wait(self, until_s: float) -> float:
@@ -652,7 +653,7 @@ class Instances:
             )
             for name, worker in live.workers.items():
                 yield from self._lost(name, worker.server_ids)
-                note(events.failed(self._opening.window, live.started, self._applier.now_s, reason, name))
+                note(self._failed(live, self._applier.now_s, reason, name))
         if sight.gone:
             stopped = tuple(live.stopped_at(self._applier.now_s) for live in sight.gone)
             outcome = ChangeOutcome(self._applier.now_s, self._applier.now_s, stopped=stopped)
@@ -679,6 +680,12 @@ class Instances:
     def _take_over(self, live: Live, at_s: float) -> None:
         """Let the servers of a retraining's tenant take its weights over."""
         self._applier.take_over(live.owner.tenant, at_s, self._queues.busy_until_s)
+
+    def _failed(self, live: Live, at_s: float, reason: str, tenant: str | None = None) -> records.Failed:
+        """That a worker in the instance has failed: one that serves in this window, a retraining in its own."""
+        assert self._opening is not None
+        window = self._opening.window if live.is_inference else live.window
+        return events.failed(window, live.started, at_s, reason, tenant)
 
     def _lost(self, tenant: str, server_ids: Sequence[str]) -> Iterator[Lost]:
         """The answers under way on the tenant's servers."""
@@ -719,7 +726,7 @@ class Instances:
             case Failed():
                 worker = live.worker(happening.tenant)
                 lost = list(self._lost(worker.owner.tenant, worker.server_ids))
-                note(events.failed(window, live.started, happening.at_s, happening.reason, worker.owner.tenant))
+                note(self._failed(live, happening.at_s, happening.reason, worker.owner.tenant))
                 self._applier.failed(live, worker.owner.tenant)
                 yield from lost
                 yield happening

@@ -38,6 +38,7 @@ class Rolling:
         self._names = [tenant.name for tenant in config.tenants]
         self._asked_s = 0.0
         self._news: list[Asked] = []
+        self._window = 0
         self._end_s: dict[str, float] = {}
         self._origin_s = 0.0
         self._band: tuple[FloatArray, FloatArray] | None = None
@@ -50,7 +51,7 @@ class Rolling:
 
     def follow(self, planned: PlannedWindow) -> None:
         """This plan is in force from now on: its retrainings are to end when it says."""
-        config = self._config
+        config, self._window = self._config, planned.window
         plan_s = planned.window * config.window_s + planned.plan_from_step * config.step_s
         self._end_s = {
             item.owner.tenant: plan_s + item.end_step * config.step_s
@@ -67,7 +68,11 @@ class Rolling:
         self._band = low, high
 
     def trained(self, happened: Trained) -> None:
-        """A retraining has ended; if not in the step that was planned, that asks for a plan."""
+        """A retraining has ended; if not in the step that was planned, or not in its window, that asks for a plan."""
+        if happened.window != self._window:
+            reason = f"{happened.tenant}'s retraining of the last window ended in this one"
+            self._news.append(Asked(reason, Cause.TRAINED))
+            return
         end_s = self._end_s.pop(happened.tenant, happened.at_s)
         late_s = happened.at_s - end_s
         if abs(late_s) >= self._config.step_s - _EPS:

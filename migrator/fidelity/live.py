@@ -31,7 +31,7 @@ from migrator.inputs import untraced
 from migrator.log import records
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.live import Learned, LiveFacts, known_of, live_facts
-from migrator.log.records import Finished, Resumed
+from migrator.log.records import Finished, Measured, Resumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
 from migrator.setting import Setting
 from workloads.arrays import BoolArray, FloatArray
@@ -519,13 +519,16 @@ class _Replay:
 
 
 def _in_service(log: ReadLog, tenant: str) -> AccuracyTimeline:
-    """What the tenant's weights were taken to give: turns of a pool go by it.
+    """What the tenant's model was taken to give: turns of a pool go by it.
 
-    Of the first weights, what was measured as the first window began. The run itself goes by their own test set's
-    accuracy, which no record tells.
+    What is measured as a window begins counts from when the run knew it, unless newer weights answered by then.
     """
-    known = known_of(log)
-    begun_with = known[min(known)][tenant].accuracy_before
-    return AccuracyTimeline.of(
-        {0.0: begun_with} | {one.finish_s: one.accuracy for one in log.of(Finished) if one.tenant == tenant}
-    )
+    trained = {one.finish_s: one.accuracy for one in log.of(Finished) if one.tenant == tenant}
+    begun = {one.start_s: one.forecast.tenants for one in log.of(WindowStarted) if one.asked_s is None}
+    measured = {
+        one.measured_s: one.tenants
+        for one in log.of(Measured)
+        if not any(one.window * log.header.window_s < at_s <= one.measured_s for at_s in trained)
+    }
+    known = {at_s: models[tenant].accuracy_before for at_s, models in (begun | measured).items()}
+    return AccuracyTimeline.of(trained | known)

@@ -713,9 +713,9 @@ class Checkpoint(Finished, frozen=True, kw_only=True, tag="checkpoint"):
 
 
 class Failed(OfWorker, frozen=True, kw_only=True, tag="failed"):
-    """A worker has died, or its start was given up.
+    """A worker has died, or its start was given up; of a retraining, ``window`` is whose data it was to learn.
 
-    So is a retraining that is not done when the window after its own ends.
+    One that is not done when the window after its own ends is given up, too.
     """
 
     task: Task

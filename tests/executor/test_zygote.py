@@ -302,6 +302,8 @@ def test_workers_die_with_the_zygote_and_it_is_told(zygote: Zygote) -> None:
     os.kill(zygote.pid, signal.SIGKILL)
     assert "killed by signal 9" in until_gone(zygote)
     assert ends(pid)
+    zygote.close()
+    zygote.close()  # nothing is left to be closed
 
 
 def test_that_the_zygote_is_gone_is_told_though_a_process_left_behind_keeps_the_connection(zygote: Zygote) -> None:

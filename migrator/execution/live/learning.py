@@ -193,6 +193,11 @@ class LiveModels:
         """The weights that the tenant's workers are to answer with."""
         return self._learners[tenant].served
 
+    def accuracy(self, tenant: str) -> float:
+        """What the tenant's model in service gives, as measured last."""
+        measured = self._learners[tenant].accuracies
+        return measured[max(measured)]
+
     def serve(self, tenant: str, served: Served) -> None:
         """From now on workers are to answer with these."""
         self._learners[tenant].served = served

@@ -60,8 +60,8 @@ class _Group:
     """The processes in one instance, of one worker in the loop's eyes.
 
     Attributes:
-        point: How its tenant is served there.
         lane: That of a pool's instance.
+        batch_s: What a full batch of its tenant takes there.
         trainer: The retraining, where it is one; else ``servers`` answer requests.
         is_leaving: They were told to, or have failed: what becomes of them is no news.
     """
@@ -70,8 +70,8 @@ class _Group:
     gi_uuid: str
     profile: str
     tenant: str
-    point: OperatingPoint
     lane: str = ""
+    batch_s: float = 0.0
     servers: dict[str, _Server] = field(default_factory=dict)
     trainer: _Trainer | None = None
     is_leaving: bool = False
@@ -163,16 +163,17 @@ class LiveWorkers:
     ) -> None:
         """Fork the owner's processes; they enter the instance when they are warm."""
         profile = instance.placement.profile.name
-        point = joint or self._tenants[owner.tenant].operating_points[profile]
-        group = _Group(instance_id, instance.uuid, profile, owner.tenant, point, instance_id if joint else "")
+        group = _Group(instance_id, instance.uuid, profile, owner.tenant, instance_id if joint else "")
         self._groups[instance_id, owner.tenant] = group
         if owner.task is Task.RETRAINING:
             self._start_trainer(group, training.option)
             return
+        point = joint or self._tenants[owner.tenant].operating_points[profile]
+        group.batch_s = point.batch_latency_s
         if group.lane:
             self._tell_worth(owner.tenant)
         for process in range(point.processes):
-            self._start_server(group, process)
+            self._start_server(group, point, process)
             if group.is_leaving:
                 return  # nothing can get into the instance, and that is told
 
@@ -196,6 +197,8 @@ class LiveWorkers:
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         """What comes first, until ``until_s`` at the latest, or until the clock is woken."""
+        for tenant in self._worth:
+            self._tell_worth(tenant)
         self._take(self._site.received(-math.inf))
         while not self._news and self._clock.now_s < until_s:
             received = self._site.received(until_s)
@@ -209,8 +212,8 @@ class LiveWorkers:
 
     # --- starting and leaving
 
-    def _start_server(self, group: _Group, process: int) -> None:
-        point, served = group.point, self._models.served(group.tenant)
+    def _start_server(self, group: _Group, point: OperatingPoint, process: int) -> None:
+        served = self._models.served(group.tenant)
         of_member = f"{group.tenant}/" if group.lane else ""
         name = self._name(f"{group.instance_id}/{of_member}{process}")
         setup = worker.Setup(
@@ -266,8 +269,7 @@ class LiveWorkers:
             self._site.zygote.stop(name, LEAVING_S)
         if group.trainer is not None:
             self._site.zygote.stop(group.trainer.name, LEAVING_S)
-            return EXIT_S
-        return group.point.batch_latency_s + EXIT_S
+        return group.batch_s + EXIT_S
 
     def _fail(self, group: _Group, at_s: float, reason: str) -> None:
         """The group's processes end, and the loop is told once."""
@@ -416,17 +418,12 @@ class LiveWorkers:
             self._swaps.remove(older)
             self._end(older, "is served no more" if older.swap_s else "was overtaken by newer weights")
         before, served = self._models.served(group.tenant), Served(file, version, accuracy)
-        self._serve(group.tenant, served)
+        self._models.serve(group.tenant, served)
         self._swaps.append(_Swap(group, served, before, at_s))
 
-    def _serve(self, tenant: str, served: Served) -> None:
-        self._models.serve(tenant, served)
-        if tenant in self._worth:
-            self._tell_worth(tenant)
-
     def _tell_worth(self, tenant: str) -> None:
-        """Tell the dispatcher what the tenant's answers are worth, whose lane others want."""
-        worth = self._tenants[tenant].weight * self._models.served(tenant).accuracy
+        """Tell the dispatcher what the tenant's answers are worth by now, whose lane others want."""
+        worth = self._tenants[tenant].weight * self._models.accuracy(tenant)
         if self._worth.get(tenant) != worth:
             self._worth[tenant] = worth
             self._site.order(Worth(tenant, worth))
@@ -472,7 +469,7 @@ class LiveWorkers:
             self._fail(group, self._clock.now_s, f"cannot load its weights: {loaded.error}")
         else:  # no worker has them: the old ones stay
             self._swaps.remove(swap)
-            self._serve(group.tenant, swap.before)
+            self._models.serve(group.tenant, swap.before)
             failure = _failure(swap, f"cannot be loaded: {loaded.error}")
             self._fail(swap.group, self._clock.now_s, failure or f"its weights cannot be loaded: {loaded.error}")
 

@@ -26,6 +26,8 @@ from migrator.execution.instances import Instances
 from migrator.execution.loop import Loop
 from migrator.execution.planning import Replan, plan_rest
 from migrator.execution.reposing import CheckedPlan, RunCheck
+from migrator.execution.rolling import Rolling
+from migrator.execution.seams import Trained
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs import assemble
 from migrator.log import records as recorded
@@ -36,7 +38,7 @@ from migrator.views.as_json import report_to_json
 from migrator.views.report import print_report
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
-from planner.problem import RunningRetraining
+from planner.problem import Owner, RunningRetraining, Task
 from planner.verify import Rule
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.resuming import begun, cuts, same, taken_up
@@ -137,6 +139,24 @@ def test_a_retraining_that_ends_early_or_late_asks_for_a_plan_at_once(bias: floa
     told = [moment_s for cause, moment_s in asked(log) if cause == Cause.TRAINED]
     assert told
     assert set(told) <= set(finished_s)
+
+
+def test_a_retraining_of_the_last_window_is_not_taken_for_the_running_ones() -> None:
+    setting, traffic = assemble(validate_config(changed(SMALL, ROLLING), "small"), "small")
+    rolling = Rolling(setting.config, traffic, 60.0)
+    due = SimpleNamespace(owner=Owner("vision", Task.RETRAINING), end_step=20, is_inference=False)
+    plan: Any = SimpleNamespace(window=1, plan_from_step=0, plan=SimpleNamespace(lifetimes=[due]))
+    rolling.follow(plan)
+    rolling.begun(60.0)
+    rolling.trained(Trained(62.2, "vision", window=0))
+    asked = rolling.asks(63.0)
+    assert asked is not None
+    assert (asked.reason, asked.cause) == ("vision's retraining of the last window ended in this one", Cause.TRAINED)
+    rolling.begun(63.0)
+    rolling.trained(Trained(85.0, "vision", window=1))
+    asked = rolling.asks(85.0)
+    assert asked is not None
+    assert asked.reason == "vision's retraining ended 5.0 s later than planned"
 
 
 def test_a_worker_that_fails_asks_for_a_plan_at_once() -> None:

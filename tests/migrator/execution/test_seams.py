@@ -401,9 +401,22 @@ def test_a_trainer_that_hangs_is_given_up_after_the_window_after_its_own(tmp_pat
 
     log = logged(tmp_path / "run", setting, traffic, backend=faulty(setting, hangs))
     (failed,) = log.of(recorded.Failed)
-    assert (failed.failed_s, failed.reason[:8]) == (60.0, "not done")
+    assert (failed.window, failed.failed_s, failed.reason[:8]) == (0, 60.0, "not done")
     assert any(event.finish_s > 60 for event in log.of(recorded.Finished))
     assert report_of(log).ending == "finished"
+
+
+def test_a_retraining_that_dies_late_has_failed_in_the_window_whose_data_it_learned(tmp_path: Path) -> None:
+    setting, traffic = tiny()
+
+    def dies_late(owner: Owner, number: int, own: list[Happening]) -> list[Happening]:
+        del number
+        is_first = owner.task is Task.RETRAINING and own[0].at_s < 30
+        return [own[0], Failed(40.0, own[0].instance_id, "killed")] if is_first else own
+
+    log = logged(tmp_path / "run", setting, traffic, backend=faulty(setting, dies_late))
+    (failed,) = log.of(recorded.Failed)
+    assert (failed.task, failed.window, failed.failed_s) == ("retraining", 0, 40.0)
 
 
 def test_answers_die_with_a_server_that_was_to_finish_its_last_batch(tmp_path: Path) -> None:

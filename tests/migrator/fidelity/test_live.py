@@ -21,7 +21,16 @@ import yaml
 from migrator.config import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
-from migrator.fidelity.live import LiveFidelity, LostGoodput, Nearness, TenantSeconds, replayed, total_of, verdict_of
+from migrator.fidelity.live import (
+    LiveFidelity,
+    LostGoodput,
+    Nearness,
+    TenantSeconds,
+    _in_service,
+    replayed,
+    total_of,
+    verdict_of,
+)
 from migrator.inputs import assemble
 from migrator.log.live import LiveFacts
 from migrator.log.records import Finished, WindowFinished
@@ -86,6 +95,9 @@ CASES: dict[str, dict[str, Any]] = {
         "tenants.0.slo_ms": 400,
         "tenants.1.slo_ms": 600,
         "sharing": {"pools": [["vision", "language"]]},
+        "planner.planning_s": 2,
+        # The lane's turns are the other one's as soon as this is measured.
+        "tenants.0.accuracy": [{"before": 0.9, "after": 0.9}, {"before": 0.05, "after": 0.9}],
     },
 }
 
@@ -233,6 +245,25 @@ def test_members_of_a_pool_wait_for_each_other(tmp_path: Path) -> None:
     for happenings, expected in ((swap, but(5, 1)), ([records.failed(0, "x", 5.05, "b")], [5] * 20)):
         events = [began(0, "ab"), *shared, *happenings, ended(0, "ab")]
         assert in_time(by_hand(tmp_path / happenings[-1]["kind"], *events, pool="ab")) == expected
+
+
+def test_turns_go_by_what_models_gave_as_the_run_knew_it() -> None:
+    measured = [
+        {"kind": "measured", "window": window, "measured_s": at_s, "tenants": {"a": {"accuracy_before": 0.3}}}
+        for window, at_s in ((1, 22.0), (2, 45.0))
+    ]
+    log = records.log_of(
+        records.header(20.0),
+        *first_window(*swapped(0.001)),
+        {**began(1), "asked_s": 18.0},
+        measured[0],
+        {**began(2), "asked_s": 38.0},
+        *up("late", 30.0, "3g.40gb@0", "retraining"),
+        records.finished(1, "late", 41.0),  # it was measured what the weights give that this replaces
+        measured[1],
+    )
+    known = _in_service(log, "a")
+    assert list(zip(known.from_s, known.accuracy, strict=True)) == [(0.0, 0.5), (6.5, 0.9), (22.0, 0.3), (41.0, 0.9)]
 
 
 def test_goodput_is_expected_by_the_share_of_right_answers_before_and_after(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from workloads.learning.profiler import Found, Measured, Prepared, Refused
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.learning import SPARE, Lesson, LiveModels
+from migrator.execution.live.learning import SPARE, Lesson, LiveModels, Served
 from migrator.execution.live.site import Asking, Site
 
 CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
@@ -121,6 +121,20 @@ def test_what_is_still_being_measured_is_asked_for_again_until_the_next_window_i
     assert made.opened(2) is None
     assert len(site.stopped) == 1
     assert {asked["window"] for asked in site.asked} == {2}
+
+
+def test_the_accuracy_in_service_is_what_was_measured_last_of_the_weights_that_answer(site: Profilers) -> None:
+    made = models(site)
+    site.writes = MEASURED
+    made.open(0)
+    assert made.accuracy("turned") == 0.3
+    made.serve("turned", Served(Path("/w/new"), "window-0", 0.8))
+    assert made.accuracy("turned") == 0.3  # workers are still loading them
+    assert made.opened(1) == (0.3, 0.3)
+    made.trained("turned", 0, 61.0)
+    assert (made.accuracy("turned"), made.accuracy("grown")) == (0.8, 0.3)
+    made.open(1)  # of the weights with which the window began
+    assert made.accuracy("turned") == 0.8
 
 
 def test_what_could_not_be_measured_is_the_configs_and_that_is_said(

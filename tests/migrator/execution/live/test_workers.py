@@ -83,12 +83,15 @@ class Place:
 
 class Models:
     def __init__(self, folder: Path) -> None:
-        self.now = Served(folder / "first", "first", 0.4)
+        self.now, self.gives = Served(folder / "first", "first", 0.4), 0.4
         self.folder = folder
         self.ends: list[tuple[str, Lesson, str]] = []
 
     def served(self, _: str) -> Served:
         return self.now
+
+    def accuracy(self, _: str) -> float:
+        return self.gives
 
     def serve(self, _: str, served: Served) -> None:
         self.now = served
@@ -144,7 +147,7 @@ class Stage:
     def start(self, instance_id: str = "1c@0#1", owner: Owner = SERVING, training: Training = FULLY) -> list[str]:
         """The names of the processes that were started."""
         before = set(self.site.zygote.started)
-        instance = GpuInstance(1, GPU.placement("1c@0"), f"uuid-{instance_id}")
+        instance = GpuInstance(1, GPU.placement(instance_id.partition("#")[0]), f"uuid-{instance_id}")
         self.workers.start(instance_id, instance, owner, 1, training)
         return [name for name in self.site.zygote.started if name not in before]
 
@@ -245,13 +248,14 @@ def test_the_dispatcher_is_told_what_a_member_s_answers_are_worth_when_that_chan
     name = stage.start_member("a")
     stage.becomes(name, State.WARM)
     stage.becomes(name, State.SERVING)
-    assert [order for order in stage.site.orders if isinstance(order, Worth)] == [Worth("a", 0.2)]
-    stage.site.orders.clear()
-    trainer = stage.training()
-    stage.tells(trainer, STARTED, DONE)
-    assert [order for order in stage.site.orders if isinstance(order, Worth)] == [Worth("a", 0.45)]
-    stage.happens(Loaded(name, "first", 0.1, "it does not fit"))  # the old ones stay
-    assert stage.site.orders[-1] == Worth("a", 0.2)
+    stage.models.gives = 0.1  # as is measured when a window has begun
+    stage.happens()
+    stage.tells(stage.training(), STARTED, DONE)
+    stage.happens(Loaded(name, "window-1", 0.1))
+    stage.models.gives = 0.9  # as the loop takes it from the retraining that has finished
+    stage.happens()
+    told = [order for order in stage.site.orders if isinstance(order, Worth)]
+    assert told == [Worth("a", 0.2), Worth("a", 0.05), Worth("a", 0.45)]
 
 
 # --- serving
@@ -416,6 +420,12 @@ def test_a_retraining_goes_by_the_plans_option_and_is_told_with_it(stage: Stage)
     stage.tells(trainer, STARTED, DONE)
     ((_, lesson, profile),) = stage.models.ends
     assert (lesson.option, lesson.accuracy, profile) == ("half", 0.9, "1c")
+
+
+def test_a_retraining_may_have_an_instance_in_which_its_tenant_cannot_be_served(stage: Stage) -> None:
+    (name,) = stage.start("2c@0#1", TRAINING)
+    assert stage.happens(Reached(name, "warm", 3671.0)) == [Ready(71.0, "2c@0#1")]
+    assert stage.workers.drain("2c@0#1", "a") == pytest.approx(70.1)
 
 
 def test_a_worker_that_dies_while_it_loads_holds_up_nobody(stage: Stage) -> None:
