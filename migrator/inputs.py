@@ -98,6 +98,18 @@ def warnings_of(config: Config, profiles: ServiceProfiles | None = None) -> tupl
     return (*(profiles or service_profiles(config)).warnings, *load_doubts(config.load))
 
 
+def unmoved_by_load(option: str, origin: str, tenants: Sequence[TenantConfig]) -> tuple[str, ...]:
+    """Whom the load that the option gives does not move, in a sentence; nothing where it moves all.
+
+    Raises:
+        ConfigError: It moves none of them.
+    """
+    own = [tenant.name for tenant in tenants if tenant.arrivals.scale.factor is not None]
+    if len(own) == len(tenants):
+        raise ConfigError(f"{option}: {origin} gives every tenant a scale.factor, so that no load moves them")
+    return (f"{option} does not move {', '.join(own)} of {origin}, with a scale.factor of its own",) if own else ()
+
+
 def _as_known(entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> TenantConfig:
     """The entry with its model and profile spelled as the table and the GPU spell them."""
     spelled = {"model": spelled_as(entry.model, profiles.models(gpu.name))}
@@ -153,7 +165,10 @@ def _tenant_arrivals(config: Config, entry: TenantConfig, setting: Setting, orig
 def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> Tenant:
     misjudged = service_factors(config.estimates, config.seed, gpu, entry.model)
     points = _points(entry, gpu, profiles, misjudged)
-    min_profile = entry.min_profile or min(points, key=lambda name: gpu.profile(name).memory_slices)
+    # 3g and 4g of an A100 have as many memory slices.
+    min_profile = entry.min_profile or min(
+        points, key=lambda name: (gpu.profile(name).memory_slices, gpu.profile(name).compute_slices)
+    )
     if min_profile not in gpu.profile_names:
         raise WorkloadError(f"min_profile is {min_profile!r}; {gpu.name} has {', '.join(gpu.profile_names)}")
     training_s: Mapping[str, float] = {}

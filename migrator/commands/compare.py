@@ -12,10 +12,10 @@ import typer
 
 from migrator.commands.options import Assignments, Jobs, Json, PlotThem, with_examples
 from migrator.comparison import Fairness, Match, MatchScore, matches_of, score_of, told_apart, with_hindsight
-from migrator.config import Config, read_config
-from migrator.console import output, print_json, progress, warn, warn_of
+from migrator.config import read_config
+from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
-from migrator.inputs import assemble, warnings_of
+from migrator.inputs import assemble, unmoved_by_load, warnings_of
 from migrator.outputs import require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import comparison_to_json
@@ -86,7 +86,7 @@ def compare_command(
     for path in configs:
         config = read_config(path, assignments or (), windows=windows, load=load, profiles=table)
         if load is not None:
-            _require_followers(config, path, load)
+            warnings += unmoved_by_load(f"--load {load:g}", str(path), config.tenants)
         matches += matches_of(config, str(path), specs, segments, fairness, stride)
         warnings += warnings_of(config)
     _require_distinct_names(matches, configs)
@@ -112,15 +112,6 @@ def _specs(policies: str | None) -> list[str]:
         if names.count(name) > 1:
             raise MigratorError(f"--policies: {spec!r}: the policy {name!r} is given twice")
     return specs
-
-
-def _require_followers(config: Config, path: Path, load: float) -> None:
-    """Refuse a load that changes no tenant, and name the tenants that it does not change."""
-    own = [tenant.name for tenant in config.tenants if tenant.arrivals.scale.factor is not None]
-    if len(own) == len(config.tenants):
-        raise MigratorError(f"--load {load:g}: {path} gives every tenant a scale.factor, so that no load moves them")
-    if own:
-        warn(f"--load {load:g} does not move {', '.join(own)} of {path}, with a scale.factor of its own")
 
 
 def _require_distinct_names(matches: Sequence[Match], paths: Sequence[Path]) -> None:

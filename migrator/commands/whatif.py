@@ -29,7 +29,7 @@ from migrator.whatif.confirm import Confirmed, Kept, Trial, confirm, run_of, wit
 from migrator.whatif.grid import Choice, Grid, Point, Variation, doubts_of, point_text, read_grid, shown
 from migrator.whatif.search import N_HALVINGS, UNMEASURED, Condition, Found, GoalSearch, read_conditions, read_search
 from migrator.whatif.search import find as search_for
-from migrator.whatif.sweep import Case, PointOutcome, Sweep, cases_of, check, misfit, outcome_of
+from migrator.whatif.sweep import Case, PointOutcome, Sweep, cases_of, check, misfit, outcome_of, unmoved
 from planner.problem import Reconfiguration
 from workloads.traffic.servegen import SERVEGEN_LABEL, SERVEGEN_TRACE
 from workloads.traffic.trace_store import keep_traces, kept_traces
@@ -107,7 +107,8 @@ def whatif_command(
         base = base.model_copy(update={"forecast": base.forecast.model_copy(update={"method": "known"})})
     search = None if find is None else read_search(find, base)
     tried = grid.variations if search is None else (Variation(search.choices), *grid.variations)
-    warn_of((*warnings_of(base), *doubts_of(tried)))
+    option = "--vary" if search is None else "--find"
+    warn_of((*warnings_of(base), *doubts_of(tried), *unmoved(option, tried, base, str(config))))
     found, confirmed = None, None
     if search is None:
         cases = cases_of(grid, base, str(config), time_limit)
@@ -144,7 +145,8 @@ def whatif_command(
 
 def _outcomes(cases: Sequence[Case], n_processes: int) -> tuple[PointOutcome, ...]:
     """The outcomes of the cases, in their order."""
-    different = list({case.config.model_dump_json(): case for case in reversed(cases)}.values())[::-1]
+    by_setting = {(case.config.model_dump_json(), case.solving.reconfiguration): case for case in reversed(cases)}
+    different = list(by_setting.values())[::-1]
     outcomes: dict[int, PointOutcome] = {}
     prepare = partial(keep_traces, kept_traces())
     with Processes(n_processes, prepare) as processes, GridView(len(cases), n_processes, progress()) as view:

@@ -365,7 +365,8 @@ def _values(point: Point) -> Json:
 
 
 def _outcome(outcome: PointOutcome) -> Json:
-    figures = ("arrivals", "goodput", "goodput_pct", "slo_attainment_pct", "bound", "gap", "solve_s")
+    shares = ("goodput_pct", "slo_attainment_pct")
+    figures = ("arrivals", "goodput", *shares, "salvage", "bound", "goodput_bound", "gap", "solve_s")
     return _picked(outcome, "status", "model", "engine", *figures, "reason")
 
 

@@ -461,6 +461,8 @@ def _outcome_text(outcome: PointOutcome) -> str:
         lines.append(escape(outcome.reason))
     if outcome.goodput is not None and outcome.goodput_pct is not None:
         lines.append(f"goodput {outcome.goodput:.0f} requests, {outcome.goodput_pct:.2f} % of {outcome.arrivals:.0f}")
+    if outcome.salvage is not None:
+        lines.append(f"salvage {outcome.salvage:.0f} requests beyond the window")
     if outcome.slo_attainment_pct is not None:
         lines.append(f"planned in time {outcome.slo_attainment_pct:.2f} %")
     if outcome.gap is not None:

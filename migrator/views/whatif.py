@@ -33,9 +33,11 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, conf
         console.print(f"  {escape(line)}")
     retrains = "; retrains: where, and in which steps" if shows_retrainings else ""
     planned = "planned, nothing was simulated" if confirmed is None else "planned"
+    salvage = "salvage: what models are worth beyond the window; " if _counts_salvage(sweep.outcomes) else ""
+    with_it = ", salvage counted" if salvage else ""
     console.print(
-        f"{planned}. goodput: requests in time and correct, and their share of the expected arrivals; "
-        "SLO %: requests in time, of the same; gap: to what no plan exceeds; "
+        f"{planned}. goodput: requests in time and correct, and their share of the expected arrivals; {salvage}"
+        f"SLO %: requests in time, of the same; gap: to what no plan exceeds{with_it}; "
         f"solve: with all processes at work{retrains}.",
         style="dim",
     )
@@ -61,8 +63,8 @@ _SIMULATED = (
 
 _STANDS_ON = (
     "planned: holds: a plan was found that promises it. fails: on goodput of all, no plan can; on SLO attainment or "
-    "one tenant, the plan of most goodput, which claims to be the best, does not (another one might). not shown: the "
-    "plan does not, and does not claim that."
+    "one tenant, the plan of most goodput (and salvage), which claims to be the best, does not (another one might). "
+    "not shown: the plan does not, and a better one may."
 )
 
 
@@ -132,14 +134,18 @@ def _limit_lines(found: Found, kept: str) -> Iterator[str]:
         yield f"  at every value {far} to the {most} tried, so that the limit lies beyond"
     else:
         verdict = found.verdicts[found.choices.index(found.breaks)]
-        gap = found.outcomes[found.choices.index(found.breaks)].gap
-        within = "" if gap is None else f" (its plan claims to be within {100 * gap:.2f} % only)"
+        broken = found.outcomes[found.choices.index(found.breaks)]
+        counted = ", salvage counted" if broken.salvage is not None else ""
+        within = "" if broken.gap is None else f" (its plan claims to be within {100 * broken.gap:.2f} % only{counted})"
         shown = "fails" if verdict is Verdict.FAILS else f"not shown to fail{within}"
         yield f"  the {least} where they do not: {_text(found.breaks)}, {shown}"
     if found.fails not in (None, found.breaks):
         yield f"  the {least} that is shown to fail: {_text(found.fails)}"
     if found.not_shown:
-        yield f"  not shown: {', '.join(map(_text, found.not_shown))}; a larger planner.max_schedules may prove more"
+        more = "a larger planner.max_schedules"
+        if _counts_salvage(found.outcomes):
+            more += ", or retraining.salvage: false,"
+        yield f"  not shown: {', '.join(map(_text, found.not_shown))}; {more} may prove more"
     if found.again:
         yield f"  beyond that it holds again at {', '.join(map(_text, found.again))}: it is no simple limit"
 
@@ -186,7 +192,8 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
     if found is not None:
         table.add_column("promises\nit")
     table.add_column("status", overflow="fold")
-    for heading in ("goodput", "\n%", "SLO\n%", "gap\n%", "solve\ns"):
+    salvage = ("salvage",) if _counts_salvage(sweep.outcomes) else ()
+    for heading in ("goodput", "\n%", *salvage, "SLO\n%", "gap\n%", "solve\ns"):
         table.add_column(heading, justify="right", overflow="fold")
     names = _tenant_names(sweep)
     for name in names:
@@ -198,7 +205,7 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
             table.add_column("\nretrains")
     best = _best(sweep, found)
     for index, outcome in enumerate(sweep.outcomes):
-        cells = _cells(outcome, names, n_tenant_cells)
+        cells = _cells(outcome, names, n_tenant_cells, bool(salvage))
         if found is not None:
             cells.insert(len(outcome.point), "–" if outcome.status == UNMEASURED else found.verdicts[index].value)
         table.add_row(*cells, style="bold" if outcome is best else None)
@@ -217,13 +224,19 @@ def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
     return max((tuple(tenant.name for tenant in outcome.tenants) for outcome in sweep.outcomes), key=len, default=())
 
 
-def _cells(outcome: PointOutcome, tenant_names: tuple[str, ...], n_tenant_cells: int) -> list[str]:
+def _counts_salvage(outcomes: Sequence[PointOutcome]) -> bool:
+    """Whether plans count what models are worth beyond the window, at any point."""
+    return any(outcome.salvage is not None for outcome in outcomes)
+
+
+def _cells(outcome: PointOutcome, tenant_names: tuple[str, ...], n_tenant_cells: int, has_salvage: bool) -> list[str]:
     tenants = {tenant.name: tenant for tenant in outcome.tenants}
     cells = [escape(choice.text) for choice in outcome.point]
     cells += [
         outcome.status,
         _number(outcome.goodput, 0),
         _number(outcome.goodput_pct, 2),
+        *([_number(outcome.salvage, 0)] if has_salvage else []),
         _number(outcome.slo_attainment_pct, 2),
         _number(None if outcome.gap is None else 100 * outcome.gap, 3),
         _number(outcome.solve_s, 2),

@@ -2,7 +2,7 @@
 
 Everything here is *planned*: what plans promise, not what a simulation answers. A plan that keeps a condition shows
 that it can be kept. One that does not is the last word only where nothing better can be had: where its bound on goodput
-lies below what is asked, or where it is proven best. Else nothing is shown.
+lies below what is asked, or where it is proven best (of goodput of all: without salvage). Else nothing is shown.
 
 ``--find max:load`` looks for the last value that keeps what is asked, and the first that does not.
 A grid of twelve values from the easy end to the hard one, then the interval in which the conditions are first broken is
@@ -84,12 +84,15 @@ class Condition:
         if value is None:
             return Verdict.NOT_SHOWN
         is_of_all = self.metric == "goodput" and self.tenant is None
-        most = outcome.bound / outcome.arrivals if is_of_all and outcome.bound and outcome.arrivals else None
+        bound = outcome.goodput_bound
+        most = bound / outcome.arrivals if is_of_all and bound is not None and outcome.arrivals else None
         if self.sign == "<=" and most is not None:
             # A better plan would have more, so the bound has to keep it.
             return _first(most <= self.share + _EPS, value > self.share + _EPS)
         holds = self.spare(value) >= -_EPS
-        is_last_word = outcome.gap is not None and outcome.gap <= OPTIMAL_GAP
+        # The best plan with salvage may have less goodput than another.
+        is_best = outcome.gap is not None and outcome.gap <= OPTIMAL_GAP
+        is_last_word = is_best and not (is_of_all and outcome.salvage is not None)
         return _first(holds, is_last_word or (most is not None and most < self.share - _EPS))
 
 

@@ -14,9 +14,9 @@ from migrator.config import Config, validate_config
 from migrator.errors import ConfigError, ConfigSloError, GridError, InfeasibleError
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving, none_found
-from migrator.inputs import assemble
+from migrator.inputs import assemble, unmoved_by_load
 from migrator.log.records import Assumed
-from migrator.whatif.grid import Choice, Factor, Grid, Point, point_text
+from migrator.whatif.grid import Choice, Factor, Grid, Point, Variation, point_text
 from planner.build import TYPICAL_INSTANCES
 from planner.course import Course, courses
 from planner.errors import PlannerError
@@ -54,7 +54,7 @@ def cases_of(grid: Grid, config: Config, origin: str, time_limit_s: float | None
     """A case for every point, in the grid's order; ``origin`` is the config's file.
 
     Raises:
-        ConfigError: The config itself cannot be used.
+        ConfigError: The config itself cannot be used, or a load moves none of its tenants.
         GridError: A choice that the config has no place for; names it and what is allowed.
     """
     _check_tenants(grid, config, origin)
@@ -64,8 +64,27 @@ def cases_of(grid: Grid, config: Config, origin: str, time_limit_s: float | None
     for point in grid.points:
         where = f"{origin} with {point_text(point)}"
         changed = validate_config(_changed(resolved, load_followers, point), where)
+        for choice in filter(_is_load, point):
+            unmoved_by_load(f"--vary {choice}", origin, config.tenants[: len(changed.tenants)])
         cases.append(Case(point, changed, where, _window(changed, point), _solving(point, time_limit_s)))
     return tuple(cases)
+
+
+def unmoved(option: str, variations: Iterable[Variation], config: Config, origin: str) -> tuple[str, ...]:
+    """Whom of the config's tenants a load that the option tries does not move, in a sentence.
+
+    Raises:
+        ConfigError: It moves none of them.
+    """
+    tried = [choice for variation in variations for choice in variation.choices if _is_load(choice)]
+    if not tried or config.load is None:
+        return ()
+    return unmoved_by_load(f"{option} {tried[0]}", origin, config.tenants)
+
+
+def _is_load(choice: Choice) -> bool:
+    """Whether it takes the place of the config's load; factors move every tenant."""
+    return choice.name == "load" and not isinstance(choice.value, Factor)
 
 
 def _with_own_methods(resolved: Config, config: Config) -> Config:
@@ -254,15 +273,17 @@ class PointOutcome:
         model: The cost model.
         engine: Who planned.
         arrivals: Expected requests times their tenants' weights; ``None`` where no profile meets an SLO.
-        goodput: The plan's objective, in the same unit; ``None`` without a plan, as are those that follow.
-        bound: No plan has more goodput.
-        gap: Between the two, relative.
+        goodput: The plan's, without salvage, in the same unit; ``None`` without a plan, as are those that follow.
+        bound: No plan has more goodput and salvage.
+        gap: Between that and the plan's goodput and salvage, relative.
         solve_s: Wall seconds of the engine; the only figure that differs from one time to the next.
         tenants: In the config's order; empty without a plan.
         reason: Why there is no plan.
         assumed: What was neither given nor measured.
         slo_attainment_pct: Requests that the plan expects in time, of all expected ones whatever their weight; ``None``
             where that cannot be told.
+        salvage: What the plan expects models to be worth beyond the window; ``None`` where plans do not count that.
+        least_salvage: Every plan has as much of it.
     """
 
     point: Point
@@ -278,11 +299,18 @@ class PointOutcome:
     reason: str | None = None
     assumed: tuple[Assumed, ...] = ()
     slo_attainment_pct: float | None = None
+    salvage: float | None = None
+    least_salvage: float = 0.0
 
     @property
     def goodput_pct(self) -> float | None:
         """Expected goodput of expected arrivals."""
         return None if self.goodput is None or not self.arrivals else 100 * self.goodput / self.arrivals
+
+    @property
+    def goodput_bound(self) -> float | None:
+        """No plan has more goodput."""
+        return None if self.bound is None else self.bound - self.least_salvage
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +379,8 @@ def outcome_of(case: Case) -> PointOutcome:
             gap=plan.gap,
             tenants=tenants,
             slo_attainment_pct=_attainment_pct(tenants),
+            salvage=plan.salvage if any(tenant.salvage for tenant in problem.tenants) else None,
+            least_salvage=sum(min(tenant.salvages[int(tenant.must_retrain) :]) for tenant in problem.tenants),
         )
     if planned.verification is not None:
         reason = f"the plan breaks a rule: {planned.verification.broken_rules[0]}"

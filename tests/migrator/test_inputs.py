@@ -120,6 +120,18 @@ def test_the_column_is_the_configs(tmp_path: Path) -> None:
     assert "column: api" in config_yaml(config)
 
 
+@pytest.mark.parametrize("profiles", [("3g.40gb", "4g.40gb", "7g.80gb"), ("7g.80gb", "4g.40gb", "3g.40gb")])
+def test_the_least_profile_is_the_smallest_in_whatever_order_the_table_has_them(
+    profiles: tuple[str, ...], tmp_path: Path
+) -> None:
+    vision = SMALL["tenants"][0]
+    rows = [f"mine,a100-80gb,{vision['model']},{name},8,1,10,800\n" for name in profiles]
+    table = tmp_path / "mine.csv"
+    table.write_text("source,gpu,model,profile,batch,processes,latency_ms,throughput_rps\n" + "".join(rows))
+    (tenant,) = assembled({"tenants": [vision], "profiles": str(table)})[0].tenants
+    assert tenant.min_profile == "3g.40gb"
+
+
 def test_a_trace_too_short_for_the_loads_windows_is_told_though_the_run_is_cut(write_config: WriteConfig) -> None:
     path = write_config({**FOLLOWS_LOAD, "windows": 60})
     with pytest.raises(ConfigError, match="load is over load_windows = 60 windows, and azure-conv: 3600 s from second"):

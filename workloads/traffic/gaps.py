@@ -21,7 +21,7 @@ LEAST_SILENCE_S = 10.0
 FAR_FROM_USUAL = 5.0
 """A silence is far from usual if it lasts this many times as long as the longest that is not."""
 
-_BESIDE = 60
+_BESIDE_S = 60
 """Known seconds on either side of a gap from whose means it is interpolated."""
 
 
@@ -83,19 +83,19 @@ def unusual_silences(times_s: FloatArray) -> NDArray[np.int64]:
     return np.sort(order[:n_unusual])
 
 
-def interpolated(counts: IntArray, missing: BoolArray) -> IntArray:
+def interpolated(counts: IntArray, missing: BoolArray, interval_s: int = 1) -> IntArray:
     """The counts with what is missing put on a straight line between the means on both sides of each gap.
 
     Whole numbers whose sum is that of the line, rounded. A gap at the begin or the end is filled with the mean on its
-    one side. At least one second is known.
+    one side. A count stands for ``interval_s`` seconds; each mean is of one at least. At least one count is known.
     """
     known = np.flatnonzero(~missing)
     sums = np.concatenate([[0], np.cumsum(counts[known])])
-    filled = counts.copy()
+    filled, n_beside = counts.copy(), max(1, _BESIDE_S // interval_s)
     runs = missing_runs(missing)
     for start, length in zip(runs.start, runs.length, strict=True):
         place = int(np.searchsorted(known, start))
-        low, high = max(0, place - _BESIDE), min(known.size, place + _BESIDE)
+        low, high = max(0, place - n_beside), min(known.size, place + n_beside)
         before = (sums[place] - sums[low]) / max(1, place - low)
         after = (sums[high] - sums[place]) / max(1, high - place)
         before, after = (before if place > low else after), (after if high > place else before)

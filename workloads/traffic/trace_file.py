@@ -488,12 +488,28 @@ def _from_steps(rows: TraceRows, reading: Reading, chosen: TraceFormat) -> Trace
     if chosen is TraceFormat.RATES:
         if values.size < 2:
             raise TraceError(f"{rows.name}: one row does not say for how long its rate holds; two are needed")
+        _refuse_totals(rows, steps, name)
         if (range_s(name) or steps.interval_s) < steps.interval_s:
             notes.append(f"{quoted(name)} looks back for less than the {steps.interval_s:,} s between rows")
         values = _requests_of_rates(rows, steps, name)
-        reading = replace(reading, format=chosen)
+        reading = replace(reading, format=TraceFormat.TIMESTAMP_COUNTS)
     made = _dense(rows, values, steps.places, steps.order, steps.interval_s, reading, name)
     return replace(made, notes=(*made.notes, *notes))
+
+
+def _refuse_totals(rows: TraceRows, steps: _Steps, column: str) -> None:
+    """Refuse a running total among rates: by its name, or by whole numbers that hardly ever fall.
+
+    Rates that look far back rise without a fall as well, but have fractions.
+
+    Raises:
+        TraceError: It is one.
+    """
+    quantity = quantity_of(column)
+    if quantity is Quantity.TOTAL:
+        raise TraceError(f"{rows.name}: {quoted(column)} names a running total; rates takes its rate(…)")
+    if steps.are_whole and quantity is not Quantity.RATE:
+        _running_total(rows, steps.values, steps.order, column, Reading(TraceFormat.RATES))
 
 
 def _requests_of_rates(rows: TraceRows, steps: _Steps, column: str) -> FloatArray:
@@ -587,7 +603,7 @@ def _dense(
             return f"{'after' if row else 'from'} {cells[0]} (line {line}){'' if row else ' on'}"
 
         words = described(in_seconds, found.size * interval_s, begin)
-        found, word = _filled(rows.name, found, runs, reading.gaps or Gaps.REFUSE, words)
+        found, word = _filled(rows.name, found, runs, reading.gaps or Gaps.REFUSE, words, interval_s)
         notes.append(word)
     if interval_s > 1:
         found = _spread(found, interval_s)
@@ -595,7 +611,9 @@ def _dense(
     return Trace(rows.name, found, notes=tuple(notes))
 
 
-def _filled(name: str, counts: IntArray, runs: GapRuns, gaps: Gaps, words: str) -> tuple[IntArray, str]:
+def _filled(
+    name: str, counts: IntArray, runs: GapRuns, gaps: Gaps, words: str, interval_s: int = 1
+) -> tuple[IntArray, str]:
     """The counts with gaps filled, and what was done, in words."""
     match gaps:
         case Gaps.REFUSE:
@@ -603,7 +621,7 @@ def _filled(name: str, counts: IntArray, runs: GapRuns, gaps: Gaps, words: str) 
         case Gaps.ZERO:
             return counts, f"{words}, taken as without requests"
         case Gaps.INTERPOLATE:
-            filled = interpolated(counts, runs.mask(counts.size))
+            filled = interpolated(counts, runs.mask(counts.size), interval_s)
             return filled, f"{words}, interpolated with {int(filled.sum() - counts.sum()):,} requests"
         case _:
             assert_never(gaps)
@@ -624,7 +642,7 @@ def _running_total(rows: TraceRows, counts: FloatArray, order: IntArray, column:
     """A note on counts (in the file's order) that hardly ever fall; with a given format they are taken for counts.
 
     Raises:
-        TraceError: They do, and the format was not given.
+        TraceError: They do, and the format was not given, or is that of rates.
     """
     order = order[~np.isnan(counts[order])]
     counts = counts[order]
@@ -633,8 +651,8 @@ def _running_total(rows: TraceRows, counts: FloatArray, order: IntArray, column:
     is_named = column.endswith(("total", "totals"))
     if counts.size < (_LEAST_ROWS_OF_A_NAMED_TOTAL if is_named else _LEAST_ROWS_OF_A_TOTAL):
         return []
-    # A counter that is called a total may rest.
-    if not n_rises and not (is_named and counts.any()):
+    # A counter that is called a total may rest, and so may a rate.
+    if not n_rises and not (is_named and counts.any() and reading.format is not TraceFormat.RATES):
         return []
     if not is_named and n_rises < min(_RISES_OF_A_TOTAL, steps.size / 2):
         return []
@@ -656,6 +674,8 @@ def _running_total(rows: TraceRows, counts: FloatArray, order: IntArray, column:
             f"{rows.name}: {words}; give each row's own requests (of a counter its rate(…)), or arrivals.format if "
             "they are that"
         )
+    if reading.format is TraceFormat.RATES:
+        raise TraceError(f"{rows.name}: {words}; rates takes a counter's rate(…), or a column called req/s")
     return [words]
 
 

@@ -64,6 +64,8 @@ def test_a_grid_without_any_plan_is_shown_and_ends_with_3(call, write_config) ->
     assert "no point of the grid has a plan; at slo_ms=0.1: " in err
 
 
+POOLED = ["--set", "sharing.pools=[[vision, language]]"]
+
 BAD = [
     ([], "--vary KEY=V1,V2 is missing"),
     (["--vary", "load=fast"], "--vary load=fast: a load > 0"),
@@ -75,6 +77,8 @@ BAD = [
     (["--vary", "load=x1", "--plot", "."], "--plot .: is a folder"),
     (["--vary", "load=x1", "--out", "a.json", "--plot", "a.json"], "--plot a.json: is the same file as a.json"),
     (["--vary", "load=x1", "--jobs", "0"], "--jobs"),
+    (["--vary", "model=physical,paper", *POOLED], "with model=paper: sharing.pools: the paper model has none"),
+    (["--vary", "engine=physical,paper-ilp", *POOLED], "with engine=paper-ilp: sharing.pools: the paper model"),
 ]
 
 
@@ -272,10 +276,11 @@ def test_gaps_of_a_trace_stand_in_the_notes(call, write_config, tmp_path: Path) 
         pytest.param(["--find", "max:load=0.5..4", "--keep", "goodput>=0.5", "--plans-only"], marks=pytest.mark.long),
     ],
 )
-def test_a_load_above_three_is_warned_of(call, write_config, arguments: list[str]) -> None:
-    path = write_config({"load": 0.7, "tenants.1.arrivals.scale": {}, "windows": 1, "planner.max_schedules": 2})
+def test_a_load_above_three_is_warned_of_and_whom_it_does_not_move(call, write_config, arguments: list[str]) -> None:
+    path = write_config({"load": 0.7, "windows": 1, "planner.max_schedules": 2})
     err = call("whatif", path, *arguments, "--jobs", 1)[2]
     assert err.count("warning: load is 4: at 1 the tenants") == 1
+    assert err.count(" does not move language of ") == 1
 
 
 def test_a_load_in_percent_is_refused(call, write_config) -> None:

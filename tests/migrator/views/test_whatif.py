@@ -44,6 +44,14 @@ def test_the_table_has_every_figure() -> None:
     ]
 
 
+def test_salvage_has_a_column_where_plans_count_it() -> None:
+    found = sweep("load=0.5,0.7")
+    told = text(replace(found, outcomes=(found.outcomes[0], replace(found.outcomes[1], salvage=25.0))), 140)
+    (row,) = [line for line in told.splitlines() if line.strip().startswith("0.7")]
+    assert row.split()[2:5] == ["100", "50.00", "25"]
+    assert "gap: to what no plan exceeds, salvage counted" in " ".join(told.split())
+
+
 def test_the_table_says_why_there_is_no_plan_once() -> None:
     found = sweep("load=0.5,0.6,0.7")
     planless = [replace(found.outcomes[0], point=item.point) for item in found.outcomes[:2]]

@@ -202,6 +202,7 @@ OPTIMAL = PointOutcome(
     slo_attainment_pct=95.0,
 )
 FEASIBLE = replace(OPTIMAL, status="feasible", bound=850.0, gap=50 / 850)
+WITH_SALVAGE = replace(OPTIMAL, bound=1300.0, salvage=500.0, least_salvage=440.0)
 NOTHING = PointOutcome(POINT, "timeout", "physical", "physical", arrivals=1000.0, reason="no plan within the budget")
 
 
@@ -273,6 +274,11 @@ def test_nothing_to_keep_is_refused() -> None:
         ("goodput:my.text>=0.7", OPTIMAL, Verdict.FAILS),
         ("goodput:my.text>=0.7", FEASIBLE, Verdict.NOT_SHOWN),
         ("slo_attainment:my.text>=0.1", OPTIMAL, Verdict.NOT_SHOWN),
+        ("goodput>=0.84", WITH_SALVAGE, Verdict.NOT_SHOWN),
+        ("goodput>=0.87", WITH_SALVAGE, Verdict.FAILS),
+        ("goodput<=0.82", WITH_SALVAGE, Verdict.NOT_SHOWN),
+        ("goodput<=0.86", WITH_SALVAGE, Verdict.HOLDS),
+        ("slo_attainment>=0.96", WITH_SALVAGE, Verdict.FAILS),
         ("goodput>=0", NOTHING, Verdict.NOT_SHOWN),
         ("goodput>=0", replace(NOTHING, status="infeasible"), Verdict.FAILS),
         ("goodput>=0", replace(NOTHING, status="failed"), Verdict.NOT_SHOWN),

@@ -15,7 +15,7 @@ from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.whatif.grid import read_grid
-from migrator.whatif.sweep import Case, PointOutcome, best_of, cases_of, check, outcome_of
+from migrator.whatif.sweep import Case, PointOutcome, best_of, cases_of, check, outcome_of, unmoved
 from planner.build import documented_warm_ups
 from planner.errors import EngineError
 from planner.problem import Reconfiguration
@@ -47,6 +47,17 @@ def test_a_paper_point_is_the_paper_plan_of_the_same_window() -> None:
     assembled = assemble(validate_config(changed(SMALL, SHORT), "small.yaml"), "small.yaml")
     plan = plan_through(*assembled, 1, Solving(Reconfiguration.PAPER, "greedy"))[-1].plan
     assert (found.model, found.engine, found.goodput) == ("paper", "greedy", plan.objective)
+
+
+def test_salvage_stands_apart_and_no_plan_has_more_goodput_than_the_bound_without_it() -> None:
+    changes = {**TO_THE_END, "retraining": {"required": False}, "tenants.0.retraining.samples": 8000}
+    changes["tenants.0.arrivals.rate_rps"] = 3500
+    counted = outcome("window=0", changes=changes)
+    alone = outcome("window=0", changes={**changes, "retraining.salvage": False})
+    assert (alone.status, alone.salvage, alone.goodput_bound) == ("optimal", None, alone.bound)
+    assert counted.gap == pytest.approx((counted.bound - counted.goodput - counted.salvage) / counted.bound)
+    # For the sake of salvage it retrains, which costs the window goodput.
+    assert counted.goodput < alone.goodput <= counted.goodput_bound < counted.bound
 
 
 def is_ascending(values: Sequence[float | None]) -> bool:
@@ -246,10 +257,30 @@ def test_a_load_replaces_the_configs() -> None:
     assert factors[0] == pytest.approx(factors[1])
 
 
+LANGUAGE_STAYS = {**FOLLOWS_LOAD, "tenants.1.arrivals.scale": {"factor": 3.0}}
+ALL_STAY = {**LANGUAGE_STAYS, "tenants.0.arrivals.scale": {"factor": 3.0}}
+VISION_STAYS = {**FOLLOWS_LOAD, "tenants.0.arrivals.scale": {"factor": 3.0}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "vary"), [(ALL_STAY, ["load=0.5,0.9"]), (VISION_STAYS, ["tenants=2,1", "load=0.5,0.9"])]
+)
+def test_a_load_that_moves_no_tenant_is_refused(changes: Mapping[str, Any], vary: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"--vary load=0.5: small.yaml gives every tenant a scale.factor"):
+        cases_of(read_grid(vary), config(changes), "small.yaml")
+
+
+@pytest.mark.parametrize(("vary", "names"), [("load=0.5,0.9", ["language"]), ("load=x2", []), ("slo_ms=x1", [])])
+def test_whom_a_load_does_not_move_is_told(vary: str, names: list[str]) -> None:
+    told = unmoved("--vary", read_grid([vary]).variations, config(LANGUAGE_STAYS), "small.yaml")
+    assert list(told) == [
+        f"--vary load=0.5 does not move {name} of small.yaml, with a scale.factor of its own" for name in names
+    ]
+
+
 def test_a_load_leaves_those_alone_who_have_a_factor_of_their_own() -> None:
-    changes = {**FOLLOWS_LOAD, "tenants.1.arrivals.scale": {"factor": 3.0}}
-    before = setting("load=0.4", changes=changes).config.tenants
-    after = setting("load=0.8", changes=changes).config.tenants
+    before = setting("load=0.4", changes=LANGUAGE_STAYS).config.tenants
+    after = setting("load=0.8", changes=LANGUAGE_STAYS).config.tenants
     ratios = [b.arrivals.scale.factor / a.arrivals.scale.factor for a, b in zip(before, after, strict=True)]
     assert ratios == pytest.approx([2.0, 1.0])
 

@@ -300,6 +300,40 @@ def test_a_column_that_names_no_single_series_is_refused(column: str | None, wor
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (prometheus([({"__name__": "http_requests_total", **API}, COUNTER)], 15), "names a running total"),
+        (prometheus([({"__name__": "http_requests_total"}, [77] * 40)], 15), "names a running total"),
+        (prometheus([(API, COUNTER)], 15), "never fall, as those of a running total; rates takes a counter's rate"),
+        (prometheus([(API, COUNTER[20:] + COUNTS[:1] + COUNTER[:20])], 15), "as those of a running total that starts"),
+        (table("time,requests_total", COUNTER[:8]), "never fall"),
+        (prometheus([(API, [77] * 40)], 15), None),
+        (table("time,total", [77] * 40), None),
+        (table("time,Value", [10 + n / 7 for n in range(40)]), None),
+        (table("time,req/s", range(40)), None),
+    ],
+    ids=[
+        "named",
+        "at rest",
+        "unnamed",
+        "starts anew",
+        "short",
+        "constant",
+        "a total",
+        "looks far back",
+        "named a rate",
+    ],
+)
+def test_a_running_total_is_no_rate(text: str, words: str | None, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text, "utf-8")
+    try:
+        found = None if read_trace(tmp_path / "a", AS_RATES).counts.any() else "nothing"
+    except TraceError as error:
+        found = str(error)
+    assert found == words or (words is not None and words in str(found))
+
+
 def test_a_format_that_the_header_contradicts_is_noted(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(table("Time,req/s", COUNTS), "utf-8")
     notes = read_trace(tmp_path / "a.csv", AS_COUNTS).notes

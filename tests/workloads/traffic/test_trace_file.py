@@ -250,6 +250,14 @@ def test_a_gap_is_filled_as_asked_and_named(gaps: Gaps, requests: int, words: st
     assert trace.notes[0].endswith(words)
 
 
+@pytest.mark.parametrize(("interval_s", "n_beside"), [(1, 60), (15, 4), (60, 1), (3600, 1)])
+def test_a_gap_is_filled_by_the_minute_beside_it_or_one_row(interval_s: int, n_beside: int, written: Path) -> None:
+    rows = [999] * 99 + [10] * n_beside + [""] * 4 + [50] * n_beside + [999] * 99
+    written.write_text("time_s,requests\n" + "".join(f"{n * interval_s},{row}\n" for n, row in enumerate(rows)))
+    counts = read_trace(written, Reading(gaps=Gaps.INTERPOLATE)).counts.reshape(-1, interval_s).sum(axis=1)
+    assert counts[99 + n_beside :][:4].tolist() == [15, 25, 35, 45]
+
+
 @pytest.mark.parametrize("gaps", [None, Gaps.REFUSE])
 def test_a_gap_in_counts_is_refused_unless_its_filling_is_given(gaps: Gaps | None, written: Path) -> None:
     written.write_text(GAP)
