@@ -85,7 +85,8 @@ class LayoutChoice:
         holds: By tenant, the profiles (``paper``) or placements (``physical``) that inference holds.
         step_goodput: What it earns in the step asked about, once everything serves.
         stretch_goodput: What it earns over the steps compared, once everything serves.
-        switching: What changing to it at their beginning and from it at their end takes away.
+        switching: What changing to it at their beginning and from it at their end takes away, and where nothing could
+            be changed, that it has to get ready.
     """
 
     roles: tuple[str, ...]
@@ -204,6 +205,11 @@ class _Stretch:
     after: Holding | None
     fixed_because: str = ""
 
+    @property
+    def steps(self) -> slice:
+        """Those compared."""
+        return slice(self.from_step, self.to_step)
+
 
 def _stretch(problem: Problem, own: Sequence[Course], step: int) -> _Stretch:
     """From the step, where it may be an epoch (in ``paper`` any may), else from where its stretch begins."""
@@ -261,13 +267,15 @@ class _Layouts:
         self.columns = all_columns[self._rows]
         self.step, self.stretch, self.switching = np.zeros((3, len(self._rows)))
         for course, column in zip(own, self.columns.T, strict=True):
-            earned = course.earned(course.table.steady, slice(stretch.from_step, stretch.to_step))
+            earned = course.earned(course.table.steady, stretch.steps)
             self.step += earned[step - stretch.from_step][column]
             self.stretch += earned.sum(axis=0)[column]
         if stretch.before is not None:
             self.switching += self._lost(stretch.from_step, self.columns, stretch.before)
         if stretch.after is not None:
             self.switching += self._lost(stretch.to_step, all_columns[numbers[AFTER]][None, :], stretch.after)
+        if stretch.fixed_because:  # what is there may have to get ready yet
+            self.switching += self.stretch - sum(float(course.goodput[stretch.steps].sum()) for course in own)
         self.net = self.stretch - self.switching
 
     def _fits(self, stretch: _Stretch) -> Bools:
@@ -289,7 +297,9 @@ class _Layouts:
         lost = np.zeros(len(self._rows))
         kept = self.columns
         if not self._is_paper:
-            kept = self._sets.columns(self._tables, [frozenset(other)] * len(self._tables))[self._rows]
+            joined = self._problem.joins_at
+            serving = [frozenset(item for item in other if joined(item[0], c.tenant) <= step) for c in self._own]
+            kept = self._sets.columns(self._tables, serving)[self._rows]
         for m, course in enumerate(self._own):
             table = course.table
             if self._is_paper:
