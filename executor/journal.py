@@ -403,9 +403,11 @@ def _opened(path: Path) -> FileIO:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            holder = holder_of_lock(path)
-            is_alive = holder is not None and born(holder.pid) is not None
-            who = f": process {holder}; wait for it, or end it" if is_alive else "; wait for its last call to end"
+            holder, who = holder_of_lock(path), ""
+            if holder is not None:
+                is_gone = born(holder.pid) is None
+                todo = " is gone; wait until what it has called ends" if is_gone else "; wait for it, or end it"
+                who = f": process {holder}{todo}"
             raise OtherControllerError(f"{path}: another controller has this GPU; one at a time{who}") from None
         except OSError as error:
             file.close()

@@ -16,6 +16,7 @@ from executor.errors import OtherControllerError
 from executor.gpu import GpuInstance
 from executor.journal import Intent, Journal, JournalError, Records, Remembered, Verb, recorded
 from executor.mig import Layout
+from executor.processes import Process
 
 PLACEMENT = gpu_model("a30-24gb").placement("2g.12gb@2")
 OTHER_PLACE = gpu_model("a30-24gb").placement("2g.12gb@0")
@@ -278,6 +279,18 @@ def test_a_second_controller_is_refused_until_the_first_has_left(path: Path) -> 
         Journal(path)
     with Journal(path) as journal:
         assert journal.begun is None
+
+
+@pytest.mark.parametrize(
+    ("holder", "words"),
+    [(None, "one at a time$"), (Process(2**30), "process 1073741824 is gone; wait until what it has called ends$")],
+)
+def test_a_holder_that_is_not_seen_or_gone_is_no_process_to_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch, holder: Process | None, words: str
+) -> None:
+    monkeypatch.setattr("executor.journal.holder_of_lock", lambda _: holder)
+    with Journal(path), pytest.raises(OtherControllerError, match=words):
+        Journal(path)
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
