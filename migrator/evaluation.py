@@ -23,7 +23,6 @@ from migrator.config import ForecastConfig
 from migrator.errors import MigratorError
 from migrator.extras import model_text
 from migrator.inputs import forecaster_of, lacking_for
-from migrator.log.records import Counts
 from migrator.log.runlog import read_log
 from workloads.traffic.arrivals import Span, cut
 from workloads.traffic.servegen import SERVEGEN_TRACE, servegen_piece
@@ -104,33 +103,28 @@ def _synthetic(seconds: tuple[int, int] | None) -> Series:
 
 
 def _of_run(folder: Path) -> Series:
-    """The arrivals in the longest unbroken stretch of a run's finished windows."""
+    """The arrivals in the longest unbroken stretch of seconds that a run's finished windows count."""
     log = read_log(folder)
-    settled = log.settled
-    if not settled:
-        raise SeriesError(f"{folder}: no window of the run is finished, so that its log holds no arrivals")
-    windows = _longest_stretch(sorted(settled))
+    settled, window_s = log.settled, round(log.header.window_s)
     names = tuple(tenant.name for tenant in log.header.tenants)
-    rates = np.concatenate([_rates(settled[window].tenants, names) for window in windows])
+    rates = np.full((window_s * (1 + max(settled, default=-1)), len(names)), np.nan)
+    for window, closing in settled.items():
+        own = [closing.tenants[name].arrivals for name in names]
+        rates[window * window_s : (window + 1) * window_s] = np.array(own).T
+        rates[sorted(closing.blind_seconds)] = np.nan
+    first, end = _longest_stretch(~np.isnan(rates).any(axis=1))
+    if first == end:
+        raise SeriesError(f"{folder}: no window of the run is finished, so that its log holds no arrivals")
     notes: tuple[str, ...] = ()
-    if len(windows) < len(settled):
-        notes = (f"{folder}: of windows with gaps between them the longest stretch, {windows[0]} to {windows[-1]}",)
-    return Series(str(folder), names, rates, round(windows[0] * log.header.window_s), notes)
+    if end - first < window_s * len(settled):
+        notes = (f"{folder}: of seconds with gaps between them the longest stretch, {first:,} to {end:,}",)
+    return Series(str(folder), names, rates[first:end], first, notes)
 
 
-def _rates(tenants: Mapping[str, Counts], names: tuple[str, ...]) -> FloatArray:
-    return np.array([tenants[name].arrivals for name in names], dtype=np.float64).T
-
-
-def _longest_stretch(windows: list[int]) -> range:
-    """The first of the longest runs of consecutive numbers in an ascending list."""
-    best = range(0)
-    start = windows[0]
-    for window, following in zip(windows, [*windows[1:], -1], strict=True):
-        if following != window + 1:
-            best = max(best, range(start, window + 1), key=len)
-            start = following
-    return best
+def _longest_stretch(known: NDArray[np.bool_]) -> tuple[int, int]:
+    """The first of the longest stretches of what is known, half-open; an empty one if nothing is."""
+    edges = np.flatnonzero(np.diff(known, prepend=False, append=False)).tolist()
+    return max(zip(edges[::2], edges[1::2], strict=True), key=lambda stretch: stretch[1] - stretch[0], default=(0, 0))
 
 
 MOST_ORIGINS = 300

@@ -72,6 +72,14 @@ class Traffic(Protocol):
         """Every tenant's requests that arrived before ``until_s``, from the run's first on."""
 
 
+def whole_seconds(seconds: float, step_s: float) -> int:
+    """The most steps that fit into these seconds and last full seconds together."""
+    n_steps = math.floor((math.floor(seconds + _EPS_S) + _EPS_S) / step_s)
+    while abs(n_steps * step_s - round(n_steps * step_s)) > _EPS_S:
+        n_steps -= 1
+    return n_steps
+
+
 @dataclass(frozen=True, eq=False)
 class Hindsight:
     """Every tenant's arrivals as they will be; ``arrival_s`` by tenant, ``(n_requests,)`` each."""

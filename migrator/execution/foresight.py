@@ -14,11 +14,12 @@ import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import HINDSIGHT, known, make_forecaster
+from migrator.config import Config
 from migrator.errors import ConfigError
 from migrator.estimates import Estimate
 from migrator.log.records import ForecastFailed, Outlook
 from migrator.setting import Setting
-from migrator.traffic import Hindsight, Traffic
+from migrator.traffic import Hindsight, Traffic, whole_seconds
 from planner.build import WarmUps
 from planner.plan import MigPlan
 
@@ -71,17 +72,27 @@ def observe(
     ahead_steps: int = 0,
 ) -> Opening:
     """The opening of a window, from the traffic alone that comes before it, or ``ahead_steps`` before that."""
-    seen_s = window * setting.config.window_s - ahead_steps * setting.config.step_s
-    past_rps = traffic.rates_before(seen_s, setting.config.step_s, setting.config.n_history_steps)
     return Opening(
         window,
-        past_rps,
+        rates_before_step(setting, traffic, window, -ahead_steps),
         tuple(accuracies),
         tuple(plans),
         estimates,
         ahead_steps=ahead_steps,
         is_measured=not ahead_steps,
     )
+
+
+def seen_step(config: Config, window: int, now_s: float) -> int:
+    """The last step of the running window that begins with a full second by now: what is known ends with it."""
+    return whole_seconds(now_s - window * config.window_s, config.step_s)
+
+
+def rates_before_step(setting: Setting, traffic: Traffic, window: int, step: int) -> FloatArray:
+    """The arrival rates that are known as this step of a window begins; below 0 are the steps before the window."""
+    config = setting.config
+    seen_s = window * config.window_s + step * config.step_s
+    return traffic.rates_before(seen_s, config.step_s, config.n_history_steps)
 
 
 FORECAST_LIMIT_S = 2.0

@@ -278,7 +278,7 @@ class Instances:
             yield asked
 
     def replan(
-        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+        self, seen: Opening, forecast: Callable[[], Forecast], asked: Asked, note: Note
     ) -> Iterator[Replanning | Replanned]:
         """Plan the rest of the window anew from the step at which the plan can be there.
 
@@ -308,14 +308,11 @@ class Instances:
         self._go_on(Kept.STRAYED if asked.must else Kept.OVERTAKEN, note)
         if asked.must:
             self._reasons = []
-            first_step = planned.plan_from_step + step
-        else:
-            first_step = math.floor((self._queues.now_s - seen.window * config.window_s) / config.step_s + 1e-9)
         unavailable = self._unavailable
 
         def answer() -> Replan:
-            forecast, how = forecast_from(first_step), self._solving
-            return plan_rest(self._setting, seen, so_far, forecast, step, standing, how, unavailable, must=asked.must)
+            newest, how = forecast(), self._solving
+            return plan_rest(self._setting, seen, so_far, newest, step, standing, how, unavailable, must=asked.must)
 
         self._last_answer = self._submitted(answer)
         n_steps = planned.problem.n_steps - step

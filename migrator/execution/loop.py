@@ -21,7 +21,7 @@ from forecaster.forecast import Forecast
 from migrator.config import Config, config_yaml
 from migrator.execution import events
 from migrator.execution.ahead import begun_s, expected_opening
-from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe
+from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe, rates_before_step, seen_step
 from migrator.execution.models import last_trained, outlooks
 from migrator.execution.parts import Parts
 from migrator.execution.planning import PlannedWindow
@@ -342,8 +342,10 @@ class Loop:
         opening = self._opening
         if opening is None or asked is None or (not asked.must and self._rests(opening)):
             return
-        seen = self._seen(opening)
-        for happened in self._sharing.replan(seen, partial(self._foresight.forecast, seen), asked, self._note):
+        step = seen_step(self._setting.config, opening.window, self._served_s)
+        past_rps = rates_before_step(self._setting, self._traffic, opening.window, step)
+        seen = replace(opening, past_rps=past_rps, ahead_steps=0)
+        for happened in self._sharing.replan(seen, partial(self._foresight.forecast, seen, step), asked, self._note):
             self._happened(happened)
 
     def _rests(self, opening: Opening) -> bool:
@@ -360,12 +362,6 @@ class Loop:
             self._view.revised(happened.planned, happened.asked.reason)
             if happened.planned.is_planned:
                 self._rolling.follow(happened.planned)
-
-    def _seen(self, opening: Opening) -> Opening:
-        """The opening with what has arrived by now."""
-        config = self._setting.config
-        past_rps = self._traffic.rates_before(self._served_s, config.step_s, config.n_history_steps)
-        return replace(opening, past_rps=past_rps, ahead_steps=0)
 
     def _tell_failed_forecasts(self) -> None:
         """Log where the forecaster gave nothing that could be used."""

@@ -22,7 +22,7 @@ from migrator.config import Config
 from migrator.estimates import Estimate
 from migrator.execution import events
 from migrator.execution.ahead import Seen, begun_s, fallen
-from migrator.execution.foresight import Foresight, Opening, forecast_from, observe
+from migrator.execution.foresight import Foresight, Opening, forecast_from, observe, rates_before_step, seen_step
 from migrator.execution.models import TabledModels, last_trained, outlooks, unseen, windows_ahead
 from migrator.execution.posing import estimates_in, plan_from_step_of, pools_terms, posed, shifted, terms_of
 from migrator.log import records
@@ -130,14 +130,12 @@ class RunCheck:
         for tenant in window.tenants:
             if not set(told[tenant.name].options) <= {option.name for option in tenant.options}:
                 return f"the retrainings of {tenant.name} that were left are none of its window's"
-        n_steps, asked_s, from_step = revised.plan.n_steps, revised.asked_s, revised.from_step
-        if revised.cause is not None:  # beside a plan that was followed, the forecast is of all steps from then on
-            start_s = revised.window * setting.config.window_s
-            from_step = math.floor((asked_s - start_s) / setting.config.step_s + 1e-9)
-        past_rps = self._traffic.rates_before(asked_s, setting.config.step_s, setting.config.n_history_steps)
+        n_steps = revised.plan.n_steps
+        seen = seen_step(setting.config, revised.window, revised.asked_s)
+        past_rps = rates_before_step(setting, self._traffic, revised.window, seen)
         accuracies = tuple(tenant.accuracy_before for tenant in window.tenants)
         opening = Opening(revised.window, past_rps, accuracies)
-        forecast = self._foresight.forecast(opening, from_step)
+        forecast = self._foresight.forecast(opening, seen)
         forecast = forecast_from(forecast, forecast.mean_rps.shape[0] - n_steps)
         tenants = tuple(
             _left(tenant, told[tenant.name], forecast.mean_rps[:, index]) for index, tenant in enumerate(window.tenants)

@@ -256,6 +256,7 @@ class Ledger:
         self._tallies: dict[int, tuple[Tally, ...]] = {}
         self._n_settled = first_window
         self._settled_totals = Totals()
+        self._settled: dict[int, tuple[Totals, ...]] = {}
         self._waiting = [Outcomes.all_dropped(np.empty(0, np.int64)) for _ in self._names]
         self._counted_s = np.inf
         self._blind: list[tuple[int, int]] = []
@@ -268,7 +269,8 @@ class Ledger:
 
     def in_time_shares(self, window: int) -> tuple[float, ...]:
         """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any."""
-        totals = [tally.totals for tally in self._tallies.get(window, ())] or [Totals()] * len(self._names)
+        open_ = [tally.totals for tally in self._tallies.get(window, ())]
+        totals = self._settled.get(window) or open_ or [Totals()] * len(self._names)
         return tuple(one.in_time / n if (n := one.in_time + one.late + one.dropped) else 1.0 for one in totals)
 
     def add(self, requests: Sequence[Requests], outcomes: Iterable[Outcomes], known_s: float = np.inf) -> None:
@@ -335,6 +337,7 @@ class Ledger:
             counts = tuple(tally.counts for tally in tallies)
             done.append(SettledWindow(self._n_settled, counts, self._blind_in(self._n_settled)))
             self._settled_totals += done[-1].totals
+            self._settled[self._n_settled] = tuple(own.totals for own in counts)
             self._n_settled += 1
         return done
 

@@ -15,7 +15,7 @@ from migrator.config import Config
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.seams import Asked, Failed, Trained
 from migrator.log.records import Cause
-from migrator.traffic import Traffic
+from migrator.traffic import Traffic, whole_seconds
 
 BAND = (0.05, 0.95)
 """Quantiles of the sample paths' totals between which arrivals are as expected."""
@@ -46,8 +46,8 @@ class Rolling:
     def begin(self, forecast: Forecast, planned: PlannedWindow, now_s: float) -> None:
         """A window begins, at ``now_s``, with this forecast of it and this plan."""
         self._asked_s, self._news = now_s, []
-        self.set_forecast(forecast)
         self.follow(planned)
+        self.set_forecast(forecast)
 
     def follow(self, planned: PlannedWindow) -> None:
         """This plan is in force from now on: its retrainings are to end when it says."""
@@ -60,10 +60,10 @@ class Rolling:
         }
 
     def set_forecast(self, forecast: Forecast) -> None:
-        """This is what is expected since the plan was asked for, up to the window's end."""
-        # rates_before counts full seconds, so that what has arrived counts from one.
-        self._origin_s = math.floor(self._asked_s + _EPS)
-        totals = np.cumsum(forecast.paths_rps, axis=1) * self._config.step_s
+        """This is what is expected up to the window's end, from a full second on."""
+        config = self._config
+        self._origin_s = (self._window + 1) * config.window_s - len(forecast.mean_rps) * config.step_s
+        totals = np.cumsum(forecast.paths_rps, axis=1) * config.step_s
         low, high = np.quantile(totals, BAND, axis=0)
         self._band = low, high
 
@@ -115,7 +115,7 @@ class Rolling:
     def _left_the_band(self, now_s: float) -> str | None:
         """Whose arrivals since the last plan are not as expected, in words."""
         step_s = self._config.step_s
-        n_steps = math.floor((now_s - self._origin_s) / step_s + _EPS)
+        n_steps = whole_seconds(now_s - self._origin_s, step_s)
         if self._band is None or not 1 <= n_steps <= len(self._band[0]):
             return None
         arrived = self._traffic.rates_before(self._origin_s + n_steps * step_s, step_s, n_steps).sum(axis=0) * step_s

@@ -262,12 +262,12 @@ class Sharing(Protocol):
         """
 
     def replan(
-        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+        self, seen: Opening, forecast: Callable[[], Forecast], asked: Asked, note: Note
     ) -> Iterable[Replanning | Replanned]:
         """Begin to plan the rest of the window anew, if that can be now; what comes of it at once.
 
-        ``act`` tells the rest. ``seen`` is what is known by now; ``forecast_from`` gives the forecast of the window's
-        steps from one on.
+        ``act`` tells the rest. ``seen`` is what is known by now; ``forecast`` gives what comes after it, up to the
+        window's end.
         """
 
     def close(self) -> None:
@@ -292,10 +292,10 @@ class WithoutInstances:
         """Nothing yet: it is decided from moment to moment."""
 
     def replan(
-        self, seen: Opening, forecast_from: Callable[[int], Forecast], asked: Asked, note: Note
+        self, seen: Opening, forecast: Callable[[], Forecast], asked: Asked, note: Note
     ) -> Sequence[Replanning | Replanned]:
         """Never: there is no plan."""
-        del seen, forecast_from, asked, note
+        del seen, forecast, asked, note
         return ()
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from migrator.errors import LogError
 from migrator.evaluation import Methods, Series, SeriesError, Terms, _longest_stretch, evaluate, methods_of, read_series
 from migrator.log.runlog import read_log
 from tests.fitted import fitted_folder
+from tests.migrator.log import records
 from workloads.errors import TraceError
 
 
@@ -135,6 +136,16 @@ def test_a_run_gives_each_tenants_arrivals(call, write_config) -> None:
     np.testing.assert_array_equal(series.rates_rps[:, 1], np.concatenate(arrivals))
 
 
+def test_seconds_that_no_count_has_are_not_taken_for_quiet_ones(tmp_path: Path) -> None:
+    begun = [records.header(4.0, "a"), *(records.window_started(window, 4.0) for window in (0, 1))]
+    first = records.window_finished(0, a=records.counts([4] * 4, [1] * 4, [2] * 4))
+    second = records.window_finished(1, a=records.counts([4, 0, 4, 4], [1, 0, 1, 1], [2, 0, 2, 2]))
+    records.write(tmp_path, *begun, first, {**second, "blind": [[5, 6]]})
+    series = read_series(str(tmp_path))
+    assert (series.first_s, series.rates_rps[:, 0].tolist()) == (0, [5.0] * 5)
+    assert series.notes == (f"{tmp_path}: of seconds with gaps between them the longest stretch, 0 to 5",)
+
+
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="is no run"):
         read_series(str(tmp_path))
@@ -142,8 +153,9 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
         read_series("azure-con")
 
 
-def test_of_windows_with_gaps_the_longest_stretch_counts() -> None:
-    assert [list(_longest_stretch(windows)) for windows in ([0], [0, 2, 3, 7], [0, 1, 5, 6])] == [[0], [2, 3], [0, 1]]
+def test_of_seconds_with_gaps_the_longest_stretch_counts() -> None:
+    found = [tuple(_longest_stretch(np.array(known, np.bool_))) for known in ([], [0], [1], [1, 0, 1, 1, 0], [1, 0, 1])]
+    assert found == [(0, 0), (0, 0), (0, 1), (2, 4), (0, 1)]
 
 
 def test_the_fingerprint_is_of_what_was_seen() -> None:

@@ -56,6 +56,9 @@ class Serving:
             n_lost += len(outcomes.index)
         return n_lost
 
+    def in_time_shares(self, window: int) -> tuple[float, ...]:
+        return self._ledger.in_time_shares(window)
+
     def settled(self, through_window: int) -> list[SettledWindow]:
         requests = self._traffic.requests(self._queues.now_s)
         return self._ledger.settled(through_window, requests, self._queues.states)
@@ -97,9 +100,12 @@ def test_pieces_that_cross_a_window_s_end_count_like_those_that_do_not(run: Serv
 
 def test_windows_are_settled_in_order_and_once(run: Serving) -> None:
     run.advance(INF)
+    in_time = [run.in_time_shares(window) for window in range(3)]
     assert [window.window for window in run.settled(0)] == [0]
     assert [window.window for window in run.settled(1)] == [1]
     assert run.settled(1) == []
+    assert [run.in_time_shares(window) for window in range(3)] == in_time
+    assert in_time[2] == (1.0, 1.0) != in_time[0]
 
 
 def test_a_window_with_unresolved_requests_is_not_settled(run: Serving) -> None:

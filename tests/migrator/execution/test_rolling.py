@@ -19,11 +19,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from forecaster.forecast import Forecast
 from migrator.config import config_yaml, validate_config
 from migrator.errors import ConfigError
 from migrator.execution import instances
+from migrator.execution.foresight import Foresight, Opening
 from migrator.execution.instances import Instances
-from migrator.execution.loop import Loop
+from migrator.execution.loop import Loop, log_of
 from migrator.execution.planning import Replan, plan_rest
 from migrator.execution.reposing import CheckedPlan, RunCheck
 from migrator.execution.rolling import Rolling
@@ -127,9 +129,32 @@ def test_arrivals_that_leave_what_was_expected_ask_for_a_plan_at_once() -> None:
     assert causes[Cause.PACE] == 0
 
 
-def test_with_arrivals_known_nothing_leaves_what_was_expected() -> None:
-    log = rolled({"forecast.method": "known"})
-    assert {cause for cause, _ in asked(log)} <= {Cause.PACE, Cause.TRAINED}
+@pytest.mark.parametrize(("step_s", "fails"), [(0.5, False), (2.5, False), (1.0, True)])
+def test_with_arrivals_known_nothing_leaves_what_was_expected(
+    monkeypatch: pytest.MonkeyPatch, step_s: float, fails: bool
+) -> None:
+    steps: list[int] = []
+
+    def seen(own: Foresight, opening: Opening, from_step: int = 0) -> Forecast:
+        start_s = opening.window * 60 + (from_step - opening.ahead_steps) * step_s
+        np.testing.assert_array_equal(opening.past_rps, traffic.rates_before(start_s, step_s, round(60 / step_s)))
+        steps.append(from_step)
+        return forecast(own, opening, from_step)
+
+    forecast = Foresight.forecast
+    monkeypatch.setattr(Foresight, "forecast", seen)
+    changes = ROLLING | {"forecast.method": "known", "step_s": step_s}
+    if fails:
+        changes |= {
+            "planner.planning_s": 5,
+            "simulation.driver": {"error_share": 0.2, "in_use_share": 0.9, "in_use_s": 60},
+        }
+    setting, traffic = assemble(validate_config(changed(SMALL, changes), "small"), "small")
+    log = log_of(Loop(setting, simulated_parts(setting, traffic, policy_of("migrator"))), setting.config)
+    assert Cause.BAND not in {cause for cause, _ in asked(log)}
+    assert max(steps) * step_s > 30  # of windows' rests, too
+    if fails:
+        assert any(record.cause is None for record in log.of(recorded.PlanRevised))
 
 
 @pytest.mark.parametrize("bias", daily([-0.4, 0.4], [0.4]))
