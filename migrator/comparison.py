@@ -27,7 +27,7 @@ from migrator.log.changes import changes_in
 from migrator.log.records import Assumed, Shares, WindowFinished, WindowStarted
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
-from migrator.pools import require_pools
+from migrator.pools import require_shareable
 from migrator.provenance import simulated_provenance, without_folder
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -114,8 +114,8 @@ def matches_of(
 
     Raises:
         ConfigError: A segment does not lie within the traces, or tenants without a trace have but one piece, or
-            segments overlap, so that they would be no samples of their own; or the config lists pools, and a policy
-            has none.
+            segments overlap, so that they would be no samples of their own; or a policy lacks the pools that the
+            config lists, or has fewer shares than there are tenants.
     """
     length_s = round(config.windows * config.window_s)
     if stride_s is not None and stride_s < length_s:
@@ -129,7 +129,7 @@ def matches_of(
                 "other arrivals have no later piece that differs"
             )
     for name in policies:
-        require_pools(config, origin, policy_of(name))
+        require_shareable(config, origin, policy_of(name))
     # A resolved config has the factors that its own windows give.
     is_over_run = config.load_over == "run"
     scaled = assemble(config, origin)[0].config if is_over_run else over_each_segment(config)

@@ -11,14 +11,20 @@ from migrator.config import Config, SharingConfig
 from migrator.errors import ConfigError, InfeasibleError
 from migrator.setting import Setting
 from planner.policies.policy import AnyPolicy, Policy
+from planner.policies.shares import QUANTA, SharePolicy
 
 
-def require_pools(config: Config, origin: str, policy: AnyPolicy) -> None:
-    """Refuse pools that a config lists, if the policy has none; ``origin`` names the config.
+def require_shareable(config: Config, origin: str, policy: AnyPolicy) -> None:
+    """Refuse pools that a config lists, if the policy has none, and more tenants than shares; ``origin`` names it.
 
     Raises:
-        ConfigError: It lists pools.
+        ConfigError: It lists pools, or has too many tenants for shares.
     """
+    if isinstance(policy, SharePolicy) and len(config.tenants) > QUANTA:
+        raise ConfigError(
+            f"{origin}: tenants: {len(config.tenants)} given; policy {policy.name} divides a GPU into {QUANTA} shares "
+            f"and gives every tenant one: {QUANTA} tenants at most are allowed"
+        )
     if config.sharing.listed is not None and not policy.has_pools:
         raise ConfigError(
             f"{origin}: sharing.pools lists pools, and policy {policy.name} has none; off or auto is needed"
@@ -34,11 +40,11 @@ def as_shared(setting: Setting, policy: AnyPolicy) -> Setting:
     """The setting with tenants that share as far as the policy has it.
 
     Raises:
-        ConfigError: The config lists pools, and the policy has none.
+        ConfigError: The config lists pools, and the policy has none; or it has more tenants than the policy's shares.
         InfeasibleError: More tenants, or pools, need an instance of their own than there are compute slices.
     """
     config, gpu = setting.config, setting.gpu
-    require_pools(config, f"config {config.name}", policy)
+    require_shareable(config, f"config {config.name}", policy)
     if lacks_pools(config, policy):
         config = config.model_copy(update={"sharing": SharingConfig(turn_cost=config.sharing.turn_cost)})
         setting = replace(setting, config=config)

@@ -43,7 +43,7 @@ from migrator.log.runlog import (
     read_log,
     require_unbegun,
 )
-from migrator.pools import require_pools
+from migrator.pools import require_shareable
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.ending import print_against, print_layout_over_time
@@ -96,13 +96,13 @@ def require_live(config: Config, origin: str) -> None:
 
 
 def refuse_unlike(rival: AnyPolicy | None, config: Config, origin: str) -> None:
-    """Refuse to hold a simulation against a live run, or a rival without pools against one whose config lists some.
+    """Refuse to hold a simulation against a live run, or a rival that cannot share the config against any.
 
     Raises:
         MigratorError: They would be compared.
     """
     if rival is not None:
-        require_pools(config, origin, rival)
+        require_shareable(config, origin, rival)
     if rival is not None and config.is_live:
         raise MigratorError(
             "--against simulates the rival with the accuracies that the config assumes, and a live run has its own; "
@@ -193,7 +193,7 @@ def begin(
         raise MigratorError(f"--time-limit is {time_limit_s}; a finite number of seconds is needed")
     if time_limit_s is not None and not isinstance(policy, Policy):
         raise MigratorError(f"--time-limit goes with policies that plan windows; {policy.name} decides as it goes")
-    require_pools(config, origin, policy)
+    require_shareable(config, origin, policy)
     if out is not None:
         require_unbegun(out)
     if not where.manner.dry_run:

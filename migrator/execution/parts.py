@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
+from migrator.errors import InfeasibleError
 from migrator.estimates import as_carried_out
 from migrator.execution.applier import Backend
 from migrator.execution.foresight import Foresight, observe
@@ -23,6 +25,8 @@ from migrator.log.records import RunFinished
 from migrator.pools import as_shared
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
+from planner.errors import EngineError
+from planner.feasibility import infeasibility
 from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.problem import Problem
 from workloads.serving.requests import Dispatch, QueueState
@@ -116,12 +120,13 @@ def parts_on_instances(
 
     Raises:
         ConfigError: The policy cannot run on what was measured, or has no pools and the config lists some.
-        InfeasibleError: There are more tenants, or pools, than compute slices.
+        InfeasibleError: There are more tenants, or pools, than compute slices; or a policy that knows the run finds no
+            plan, as a window has none.
         GpuError: The driver does not say what stands.
     """
     setting = as_shared(setting, policy)
     if policy.knows is Knows.RUN:
-        policy = policy.prepared(true_problems(setting, traffic))
+        policy = _prepared(policy, true_problems(setting, traffic))
     first_s = 0.0 if joins is None else joins.window * setting.config.window_s
     if queues is None:
         dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
@@ -130,11 +135,29 @@ def parts_on_instances(
     if joins is not None:
         queues.begin(traffic.requests(first_s), first_s)
     opened = backend(first_s - lead_s(setting))
-    solving = Solving(policy=policy, as_published=as_published, time_limit_s=time_limit_s)
+    step_s, n_steps = setting.config.step_s, setting.config.n_history_steps
+    arrived_rps = partial(traffic.rates_before, step_s=step_s, n_steps=n_steps) if policy.knows is Knows.PAST else None
+    solving = Solving(policy=policy, as_published=as_published, time_limit_s=time_limit_s, arrived_rps=arrived_rps)
     n_started = 0 if joins is None else joins.n_started
     sharing = Instances(setting, opened, queues, tenants_that_run(setting), solving, first_s, n_started)
     models = models or tabled_models(setting, joins)
     return Parts(traffic, policy, sharing, opened.clock, queues, models, ending, joins, time_limit_s)
+
+
+def _prepared(policy: Policy, run: Sequence[Problem]) -> Policy:
+    """The policy once it has seen all windows' true problems.
+
+    Raises:
+        InfeasibleError: It has no answer, and a window has no plan whatever the policy.
+        EngineError: It has no answer, though counts alone allow every window a plan.
+    """
+    try:
+        return policy.prepared(run)
+    except EngineError:
+        for window, problem in enumerate(run):
+            if (reason := infeasibility(problem)) is not None:
+                raise InfeasibleError(f"window {window}: {reason}") from None
+        raise
 
 
 def jitter_of(setting: Setting) -> ServiceJitter | None:

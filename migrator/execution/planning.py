@@ -7,7 +7,7 @@ the plan that a run executes.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from migrator.execution.posing import (
     warm_ups_of,
 )
 from migrator.setting import Setting
+from planner.arrays import Floats
 from planner.budget import Budget, EngineOptions
 from planner.build import PoolTerms, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
@@ -59,6 +60,8 @@ class Solving:
         as_published: Whether the policy forecasts and switches as its source does.
         must_meet_floors: Whether an engine's plan that misses a floor of in-time answers is none. A run takes the one
             that lacks fewest of those that cost no more than the config's ``planner.floor_costs_at_most``.
+        arrived_rps: The recorded rates of the steps before a second, for a policy that knows the past of each of its
+            decisions; ``None``: a policy is told what had arrived as the plan was begun.
     """
 
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
@@ -68,6 +71,7 @@ class Solving:
     policy: Policy | None = None
     as_published: bool = False
     must_meet_floors: bool = True
+    arrived_rps: Callable[[float], Floats] | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def plan_window(
     problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable, pools)
     ahead = forecast_from(forecast, plan_from_step)
     chosen_s = working_s() - begun_s
-    plan = _answer(setting, opening, problem, how, ahead, pools=pools)
+    plan = _answer(setting, opening, problem, how, plan_from_step, ahead, pools=pools)
     plan = replace(plan, solve_s=plan.solve_s + chosen_s) if judged else plan  # the pools are a part of the plan
     planned = _checked(problem, plan, opening.window, plan_from_step, forecast)
     return replace(planned, pools=pools, judged=judged)
@@ -278,12 +282,13 @@ def plan_rest(
         running = _carried_on(rest, planned.plan, step)
         work = setting.config.planner.replan_schedules
         budget = Budget(max_nodes=work, time_limit_s=solving.time_limit_s, proves=False)
-    plan = _answer(setting, opening, rest, solving, ahead, budget, running, planned.pools)
+    from_step = planned.plan_from_step + step
+    plan = _answer(setting, opening, rest, solving, from_step, ahead, budget, running, planned.pools)
     told = None if planned.plan.certificate is None else planned.plan.certificate.left(step)
     if plan.status.has_plan and plan.certificate is None:
         # Any prices are one.
         plan = replace(plan, certificate=without_multipliers(rest, told) if told and plan.missed else told)
-    answer = _checked(rest, plan, opening.window, planned.plan_from_step + step, ahead)
+    answer = _checked(rest, plan, opening.window, from_step, ahead)
     answer = replace(answer, pools=planned.pools)
     costs_at_most = setting.config.planner.floor_costs_at_most
     return Replan(forecast, answer, running, _is_better(answer, running, costs_at_most), told)
@@ -374,12 +379,13 @@ def _answer(
     opening: Opening,
     problem: Problem,
     how: Solving,
+    from_step: int,
     forecast: Forecast,
     effort: Budget | None = None,
     running: MigPlan | None = None,
     pools: Sequence[PoolTerms] = (),
 ) -> MigPlan:
-    """``forecast`` is of the problem's steps."""
+    """``forecast`` is of the problem's steps, the first of which is the window's ``from_step``."""
     budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
     costs_at_most = setting.config.planner.floor_costs_at_most
     knows = Knows.FORECAST if how.policy is None else how.policy.knows
@@ -388,11 +394,12 @@ def _answer(
         most = None if how.must_meet_floors else costs_at_most
         plan = solve(problem, how.engine, budget, running, options=how.options, floor_costs_at_most=most)
         return plan if how.engine not in (None, "physical") else held_to_floor(problem, plan, running, scenarios)
+    begin_s = opening.window * setting.config.window_s + from_step * setting.config.step_s
     window = Window(
         number=opening.window,
         problem=problem,
         budget=budget,
-        past_rps=opening.past_rps,
+        past_rps=opening.past_rps if how.arrived_rps is None else how.arrived_rps(begin_s),
         plans=opening.plans,
         as_published=how.as_published,
         running=running,

@@ -2,10 +2,10 @@
 
 Time goes from event to event: whole seconds, shares that come into force, retrainings that end. Processes and trainers
 are simulated here. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
-neighbours' own load; batch sizes follow it at once, which is kind to the policies. While processes take turns there is
-none: each has the whole GPU for its share of the time. Changing between the two starts all processes anew. A retraining
-gives nothing before its end. Where estimates misjudge latencies, policies decide by the wrong ones, while processes go
-by their own.
+neighbours' own load; batch sizes follow it at once, and at a change of shares a process still ends its batch while its
+successor serves: both are kind to the policies. While processes take turns there is no interference: each has the whole
+GPU for its share of the time. Changing between the two starts all processes anew. A retraining gives nothing before its
+end. Where estimates misjudge latencies, policies decide by the wrong ones, while processes go by their own.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _starts(moment: Moment) -> list[dict[Owner, int]]:
     training = {tenant.retraining: tenant for tenant in moment.tenants if tenant.is_to_retrain}
     none, most = dict.fromkeys(training, 0), QUANTA - len(serving)
     alone = [
-        none | _equal({**serving, owner: max(1, min(tenant.least_training(moment.left_s), most))})
+        none | _equal({**serving, owner: min(max(1, tenant.least_training(moment.left_s)), most)})
         for owner, tenant in training.items()
         if len(training) > 1
     ]

@@ -20,15 +20,15 @@ trait ``pushes``), the config's batch. Adaptations:
   compute slice is within 80 % of its best one's.
 * Retraining is unknown to PARIS. The GPU is shared out without it. Of the partitions that leave room for the window's
   retrainings, the one that falls least short of that is taken. The retrainings run when and where they are worth most
-  beside it. Those that are optional claim no room. Where its instances sit is chosen so that one retraining can be
-  large.
+  beside it, those that may be left out as well: PARIS is blind to what they yield. Only where no partition has room for
+  all, the optional ones claim none. Where its instances sit is chosen so that one retraining can be large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Self
 
 import numpy as np
@@ -42,6 +42,7 @@ from planner.engines.physical.static import search_of, solve_static_among
 from planner.engines.schedule import WindowFacts
 from planner.plan import MigPlan
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
+from planner.policies.static import with_most_retrainings
 from planner.problem import Problem, TenantTerms
 
 KNEE = 0.8
@@ -56,7 +57,7 @@ class Paris(Policy):
 
     Source and adaptations: see the module. Knows: the forecast; as published the rates before the window, of which
     window 0 decides. When and where retrainings run beside the partition follows from the forecast in either case.
-    A window whose required retrainings have no room beside what is held takes the next partition that leaves it.
+    A window whose retrainings have no room beside what is held takes the next partition that leaves it.
     """
 
     name: str = "paris"
@@ -67,12 +68,9 @@ class Paris(Policy):
         """What is held if it has room for the retrainings, else the nearest partition that has."""
         sets = HeldSets.of(window.problem)
         held = WindowFacts.of(window.problem).initial_held
-        number = None if held is None else sets.index(held)
-        if number is not None:
-            plan = solve_static_among(window.problem, [number])
-            if plan.status.has_plan:
-                return plan
-        return _first_plan(window.problem, Ranking.of(sets, _rates_rps(window)).nearest(held))
+        number, ranking = None if held is None else sets.index(held), Ranking.of(sets, _rates_rps(window))
+        kept = [] if number is None else [number]
+        return with_most_retrainings(window.problem, lambda posed: _plans(posed, chain(kept, ranking.nearest(held))))
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class ParisChanging(Policy):
         started_s = working_s()
         problem, facts = window.problem, WindowFacts.of(window.problem)
         ranking = Ranking.of(HeldSets.of(problem), _rates_rps(window))
-        first = _first_plan(problem, ranking.nearest(facts.initial_held))
+        first = with_most_retrainings(problem, lambda posed: _plans(posed, ranking.nearest(facts.initial_held)))
         if not first.status.has_plan:
             return first
         held, placed = held_in(problem, first), retrainings_in(problem, first)
@@ -215,8 +213,8 @@ def _rates_rps(window: Window) -> Floats:
     return np.array([float(tenant.arrivals_rps.mean()) for tenant in window.problem.tenants])
 
 
-def _first_plan(problem: Problem, ranked: Iterable[int]) -> MigPlan:
-    """The plan of the first held set that has one; one without lifetimes if none has.
+def _plans(problem: Problem, ranked: Iterable[int]) -> Iterator[MigPlan]:
+    """The answers of the held sets that leave room for the required retrainings, in the order given.
 
     The room that a set leaves decides, and there are few different ones. Each is tried once before a plan is made.
     """
@@ -225,7 +223,5 @@ def _first_plan(problem: Problem, ranked: Iterable[int]) -> MigPlan:
         room = int(search.room[number])
         if room not in has_room:
             has_room[room] = search.run(among=[number]) is not None
-        plan = solve_static_among(problem, [number]) if has_room[room] else None
-        if plan is not None and plan.status.has_plan:
-            return plan
-    return solve_static_among(problem, [])
+        if has_room[room]:
+            yield solve_static_among(problem, [number])

@@ -76,7 +76,8 @@ class Window:
         problem: A ``physical`` problem with the arrivals and gain tables that the policy may know. Its initial
             state is what the policy's last answer has left; ``None`` in the first window.
         budget: What an engine may spend.
-        past_rps: Arrival rates of the steps before the window, oldest first, ``(n_past, n_tenants)``.
+        past_rps: Arrival rates of the steps before the plan was begun, oldest first, ``(n_past, n_tenants)``; where the
+            policy knows the ``PAST``, of those before the problem's first.
         plans: What was in force in the windows before, oldest first.
         as_published: Whether the policy forecasts and switches as its source does. Otherwise it does both as
             ``migrator`` does, so that only its decisions differ.

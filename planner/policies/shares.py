@@ -299,14 +299,16 @@ def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) ->
 def least_shares(moment: Moment) -> dict[Owner, int]:
     """What every task that may have a share has to get: inference 1, retrainings what ends those that are due.
 
-    Where all of that is too much, 1 for every retraining that is due.
+    Where all of that is too much, 1 for as many retrainings that are due as have room, in the order of the tenants.
     """
     least = {tenant.inference: 1 for tenant in moment.tenants}
     training = {
         tenant.retraining: tenant.least_training(moment.left_s) for tenant in moment.tenants if tenant.is_to_retrain
     }
-    if sum(training.values()) > QUANTA - len(least):
-        training = {owner: min(1, quanta) for owner, quanta in training.items()}
+    room = QUANTA - len(least)
+    if sum(training.values()) > room:
+        first = [owner for owner, quanta in training.items() if quanta > 0][:room]
+        training = {owner: int(owner in first) for owner in training}
     return least | training
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import mul
+from operator import ge, mul
 from typing import Self
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from executor.mig import Multiset
 from planner.arrays import Floats
 from planner.counts import multiset_of
+from planner.engines.answer import relaxed_bound
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.physical.static import best_held_set, solve_static_among
 from planner.engines.schedule import WindowFacts
@@ -19,6 +20,7 @@ from planner.errors import EngineError
 from planner.plan import MigPlan
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import Problem, with_arrivals, without_floors
+from planner.replan import without_hopeless_retrainings
 from planner.solve import solve
 
 
@@ -41,11 +43,13 @@ class FixedInHindsight(Policy):
         """With the layout that all windows together gain most from.
 
         Raises:
-            EngineError: No layout has room for every window's retrainings.
+            EngineError: No layout has room for every window's retrainings; names the first window for which none has.
         """
         held_set = best_held_set(run)
         if held_set is None:
-            raise EngineError(f"{self.name}: no fixed layout has room for the retrainings of every window")
+            alone = (f"window {number}" for number, problem in enumerate(run) if best_held_set([problem]) is None)
+            which = next(alone, "all windows together, though for each window's some has")
+            raise EngineError(f"{self.name}: no fixed layout has room for the retrainings of {which}")
         return replace(self, held_set=held_set)
 
     def plan(self, window: Window) -> MigPlan:
@@ -113,19 +117,34 @@ class Equal(Policy):
 
     Source: the split that needs no thought. Knows: the forecast, which it uses for nothing but when to retrain
     beside the layout. Among multisets with equally many compute slices it takes the one of fewer, larger instances.
+    Retrainings that may be left out run as well. Only where no share has room for all, those required come first.
     """
 
     name: str = "equal"
     knows: Knows = Knows.FORECAST
 
     def plan(self, window: Window) -> MigPlan:
-        """The plan of the largest equal share that has one; else the smallest share's answer, without lifetimes."""
-        plan: MigPlan | None = None
-        for held_sets in _equal_shares(window.problem):
-            plan = solve_static_among(window.problem, held_sets)
+        """The plan of the largest equal share that has one; an answer without lifetimes if none has."""
+        return with_most_retrainings(
+            window.problem,
+            lambda problem: (solve_static_among(problem, held_sets) for held_sets in _equal_shares(problem)),
+        )
+
+
+def with_most_retrainings(problem: Problem, plans: Callable[[Problem], Iterable[MigPlan]]) -> MigPlan:
+    """The first plan with every retraining that can be had, else with those required; without lifetimes if none is.
+
+    ``plans`` has those of the problem it is given, in which the retrainings that a plan is to have are required.
+    """
+    tenants = tuple(replace(tenant, retraining_required=True) for tenant in problem.tenants)
+    eager = without_hopeless_retrainings(replace(problem, tenants=tenants))
+    before, now = ([tenant.retraining_required for tenant in one.tenants] for one in (problem, eager))
+    asks_for_more = now != before and all(map(ge, now, before))
+    for posed in (eager, problem) if asks_for_more else (problem,):
+        for plan in plans(posed):
             if plan.status.has_plan:
-                return plan
-        return plan or solve_static_among(window.problem, [])
+                return plan if posed is problem else replace(plan, bound=relaxed_bound(WindowFacts.of(problem)))
+    return solve_static_among(problem, [])
 
 
 def _equal_shares(problem: Problem) -> Iterator[list[int]]:

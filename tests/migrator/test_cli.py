@@ -184,6 +184,13 @@ def test_an_infeasible_problem_prints_its_json_and_ends_with_3(call, tmp_path: P
     assert "rule 3" in err
 
 
+@pytest.mark.parametrize("policy", ["migrator", "static"])
+def test_a_run_whose_window_has_no_plan_ends_with_3_naming_it(call, write_config, policy: str) -> None:
+    path = write_config({"window_s": 10, "tenants.0.retraining.samples": 10_000})
+    code, _, err = call("run", path, "--policy", policy)
+    assert (code, "error: window 0: tenant vision: its retraining takes " in err, "(rule 3)" in err) == (3, True, True)
+
+
 def test_three_tenants_that_do_not_fit_end_with_3_naming_the_rule(call, tmp_path: Path) -> None:
     big = {"capability_rps": {"3g.20gb": 100}, "min_profile": "3g.20gb", "retraining_s": {}}
     tenants = [{**only_tenant(**big)[0], "name": name} for name in "abc"]

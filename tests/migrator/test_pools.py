@@ -13,7 +13,7 @@ from migrator.assumed import assumed_in
 from migrator.config import config_yaml, read_config, validate_config
 from migrator.errors import ConfigError, ExitCode, InfeasibleError, exit_code_of
 from migrator.inputs import assemble
-from migrator.pools import as_shared, lacks_pools, require_pools
+from migrator.pools import as_shared, lacks_pools, require_shareable
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
 from tests.migrator.conftest import SMALL
 from tests.seeds import daily
@@ -120,9 +120,9 @@ def test_plans_have_the_measured_cost_in_every_turn(write_config, tmp_path: Path
 @pytest.mark.parametrize("pools", [TOGETHER, APART])
 def test_listed_pools_are_refused_by_a_policy_without(write_config, pools: list[list[str]]) -> None:
     config = read_config(write_config({"sharing.pools": pools}))
-    require_pools(config, "here", policy_of("oracle"))
+    require_shareable(config, "here", policy_of("oracle"))
     with pytest.raises(ConfigError, match=r"^here: sharing\.pools lists pools, and policy static has none; off or"):
-        require_pools(config, "here", policy_of("static"))
+        require_shareable(config, "here", policy_of("static"))
 
 
 def test_room_is_for_as_many_owners_as_compute_slices(write_config) -> None:
@@ -176,6 +176,20 @@ def test_turns_on_the_whole_gpu_take_more_tenants_than_compute_slices(write_conf
     code, out, _ = call("run", path, "--policy", policy, "--out", "runs/many")
     assert (code, f"assumed: pools: 0; policy {policy} has none" in out) == (0, True)
     assert yaml.safe_load(Path("runs/many/config.yaml").read_text())["sharing"]["pools"] == "auto"
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("policy", ["ekya", "astraea"])
+def test_more_tenants_than_shares_are_refused_in_one_line(write_config, call, policy: str) -> None:
+    path = write_config(many(21, "auto", windows=1))
+    refused = f"{path}: tenants: 21 given; policy {policy} divides a GPU into 20 shares and gives every tenant one: 20"
+    for asked in (
+        ("run", path, "--policy", policy),
+        ("run", path, "--policy", "whole", "--against", policy),
+        ("compare", path, "--policies", f"whole,{policy}"),
+    ):
+        code, _, err = call(*asked)
+        assert (code, refused in err, err.count("\n")) == (2, True, 1)
 
 
 @pytest.mark.usefixtures("in_this_process")

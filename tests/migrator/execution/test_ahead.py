@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,9 @@ from migrator.inputs import assemble
 from migrator.log.records import Cause, Measured, PlanKept, PlanRevised, WindowStarted
 from migrator.log.runlog import EVENTS_FILE, ReadLog
 from planner.errors import EngineError
+from planner.plan import MigPlan
+from planner.policies.policy import Window
+from planner.policies.reactive import Reactive
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.asking import ask, once_after
@@ -212,6 +216,26 @@ def test_what_a_log_says_of_a_plan_made_ahead_is_checked(
         if record["kind"] == kind and record["window"]:
             change(record)
     assert any(part in reason for reason in objections(records.log_of(*told)))
+
+
+@dataclass(frozen=True)
+class Asked(Reactive):
+    """``reactive``, with what it was asked."""
+
+    windows: list[Window] = field(default_factory=list)
+
+    def plan(self, window: Window) -> MigPlan:
+        self.windows.append(window)
+        return super().plan(window)
+
+
+def test_a_policy_that_knows_the_past_of_each_decision_knows_that_of_the_first_one(tmp_path: Path) -> None:
+    setting, traffic = assemble(validate_config(changed(SMALL, AHEAD), "small"), "small")
+    policy = Asked()
+    begun_s = [one.asked_s for one in logged(tmp_path / "run", setting, traffic, policy).of(WindowStarted)]
+    assert begun_s == [None, 54, 114]
+    for window, begin_s in zip(policy.windows, (0, 60, 120), strict=True):
+        assert window.past_rps.tolist() == traffic.rates_before(begin_s, 1.0, setting.config.n_history_steps).tolist()
 
 
 def test_a_forecast_of_a_window_that_has_not_begun_is_of_the_whole_window() -> None:

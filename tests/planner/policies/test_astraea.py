@@ -37,6 +37,14 @@ def test_from_no_load_to_far_too_much_everybody_has_a_share(load_rps: float) -> 
     assert min(found.values()) >= 1
 
 
+@pytest.mark.parametrize("is_due", [False, True])
+@pytest.mark.parametrize("n_tenants", [10, 11, QUANTA])
+def test_many_tenants_that_all_retrain_are_served(n_tenants: int, is_due: bool) -> None:
+    tenants = [replace(share_tenant(f"t{k}", training_s=5.0), is_due=is_due) for k in range(n_tenants)]
+    moment = moment_of(*tenants, past_rps=[[5.0] * n_tenants])
+    assert violation(Astraea().shares(moment), moment) is None
+
+
 @LOADS
 def test_equal_tenants_have_equal_shares(load_rps: float) -> None:
     tenants = [share_tenant(name) for name in "abcd"]

@@ -106,9 +106,11 @@ def test_no_theft_of_one_twentieth_is_left_to_gain_from(moment: Moment) -> None:
                 assert estimate(moment, stolen) <= best * (1 + 1e-6)
 
 
-def test_six_tenants_that_all_retrain_are_served() -> None:
-    tenants = [share_tenant(name, training_s=20.0) for name in "abcdef"]
-    moment = moment_of(*tenants, ahead_rps=[[30.0] * 6])
+@pytest.mark.parametrize("is_due", [False, True])
+@pytest.mark.parametrize("n_tenants", [6, 10, 11, QUANTA])
+def test_many_tenants_that_all_retrain_are_served(n_tenants: int, is_due: bool) -> None:
+    tenants = [replace(share_tenant(f"t{k}", training_s=5.0), is_due=is_due) for k in range(n_tenants)]
+    moment = moment_of(*tenants, ahead_rps=[[5.0] * n_tenants])
     assert violation(Ekya().shares(moment), moment) is None
 
 

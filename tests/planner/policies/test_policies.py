@@ -13,12 +13,21 @@ from windows import tenant, window
 from planner.attainment import attainments
 from planner.budget import Budget
 from planner.engines.physical.static import best_held_set, solve_static_among
-from planner.errors import PolicyError
+from planner.errors import EngineError, PolicyError
 from planner.plan import MigPlan
 from planner.policies.policy import Batching, Knows, Policy, Traits, Window
 from planner.policies.reactive import Reactive
 from planner.policies.registry import MIG_POLICIES, POLICIES, VARIANTS, policy_of
-from planner.problem import AttainmentFloor, HeldInstance, Per, PhysicalState, Problem, Reconfiguration, Task
+from planner.problem import (
+    AttainmentFloor,
+    HeldInstance,
+    Per,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RetrainingOption,
+    Task,
+)
 from planner.replan import state_at
 from planner.solve import solve
 from planner.unavailable import Unavailable
@@ -91,6 +100,43 @@ def test_every_policy_s_plan_keeps_the_rules_and_retrains(name: str) -> None:
     plan = answered(name, problem)
     assert verify(problem, plan).violations == ()
     assert {item.owner.tenant for item in plan.lifetimes if item.owner.task is Task.RETRAINING} == {"a", "b"}
+
+
+BLIND = pytest.mark.parametrize("name", ["equal", "paris", "paris-changing"])
+"""Those that do not ask what a retraining yields."""
+
+
+def free(problem: Problem, *hopeless: str) -> Problem:
+    """The same problem, where retrainings may be left out; these tenants' take longer than the window."""
+    tenants = tuple(replace(own, retraining_required=False) for own in problem.tenants)
+    slow = (RetrainingOption("full", {"1g.5gb": 2.0 * N_STEPS}, 0.8),)
+    return replace(problem, tenants=tuple(replace(t, options=slow) if t.name in hopeless else t for t in tenants))
+
+
+@BLIND
+def test_what_may_be_left_out_is_retrained_by_a_policy_that_is_blind_to_it(name: str) -> None:
+    problem = problem_of(1)
+    plan = answered(name, free(problem))
+    assert verify(free(problem), plan).violations == ()
+    assert plan.lifetimes == answered(name, problem).lifetimes
+
+
+@BLIND
+@pytest.mark.parametrize(("hopeless", "retrained"), [("a", ["b"]), ("ab", [])])
+def test_a_retraining_that_cannot_end_keeps_no_other_from_its_room(
+    name: str, hopeless: str, retrained: list[str]
+) -> None:
+    plan = answered(name, free(problem_of(1), *hopeless))
+    assert [item.owner.tenant for item in plan.lifetimes if item.owner.task is Task.RETRAINING] == retrained
+
+
+@BLIND
+def test_where_not_all_retrainings_have_room_those_that_may_be_left_out_claim_none(name: str) -> None:
+    problem = problem_of(1, retraining_s={"3g.20gb": 30.0})  # one after the other is too long, and two at once too much
+    plan = answered(name, free(problem))
+    assert plan.status.has_plan
+    assert verify(free(problem), plan).violations == ()
+    assert sum(item.owner.task is Task.RETRAINING for item in plan.lifetimes) < 2
 
 
 @pytest.mark.parametrize("name", ["window", "equal", "static", "static-history"])
@@ -242,6 +288,17 @@ def test_one_window_in_hindsight_is_what_static_says() -> None:
     best = best_held_set([problem])
     assert best is not None
     assert solve_static_among(problem, [best]).objective == pytest.approx(solve(problem, "static").objective)
+
+
+def test_static_names_the_first_window_for_whose_retrainings_no_layout_has_room() -> None:
+    full = problem_of(1, retraining_s={"3g.20gb": 30.0})
+    halves = [replace(problem_of(1), unavailable=(Unavailable(taken),)) for taken in ((0, 1, 2, 3), (4, 5, 6, 7))]
+    for run, which in (
+        ([problem_of(1), full, full], "window 1$"),
+        (halves, "all windows together, though for each window's some has$"),
+    ):
+        with pytest.raises(EngineError, match=f"^static: no fixed layout has room for the retrainings of {which}"):
+            MIG_POLICIES["static"]().prepared(run)
 
 
 def test_static_keeps_its_layout_from_window_to_window() -> None:

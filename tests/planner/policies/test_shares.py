@@ -85,6 +85,14 @@ def test_where_not_all_that_is_due_can_end_each_has_the_least() -> None:
     assert least_shares(moment_of(a, b, left_s=50.1))[a.retraining] == 8
 
 
+@pytest.mark.parametrize(("n_tenants", "n_training"), [(10, 10), (11, 9), (QUANTA, 0)])
+def test_where_not_all_that_is_due_has_room_the_first_tenants_train(n_tenants: int, n_training: int) -> None:
+    tenants = [replace(share_tenant(f"t{k}", training_s=20.0), is_due=True) for k in range(n_tenants)]
+    found = least_shares(moment_of(*tenants, left_s=25.0))
+    assert [found[one.retraining] for one in tenants] == [1] * n_training + [0] * (n_tenants - n_training)
+    assert all(found[one.inference] == 1 for one in tenants)
+
+
 def test_processors_may_idle() -> None:
     assert violation({A.inference: 1, B.inference: 1}, MOMENT) is None
 
