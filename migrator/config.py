@@ -769,6 +769,18 @@ def _with_paths(config: Config, changed: Callable[[str], str]) -> Config:
     return config.model_copy(update=update)
 
 
+def files_in(config: Config) -> tuple[Path, ...]:
+    """Every file and folder that the config names, and all that lies in such a folder."""
+    named: list[str] = []
+
+    def noted(text: str) -> str:
+        named.append(text)
+        return text
+
+    _with_paths(config, noted)
+    return tuple(file for path in map(Path, named) for file in (path, *path.rglob("*")))
+
+
 def config_yaml(config: Config, folder: Path | None = None) -> str:
     """The config as YAML, every default written out.
 

@@ -12,7 +12,7 @@ import typer
 
 from migrator.commands.options import Assignments, Jobs, Json, PlotThem, with_examples
 from migrator.comparison import Fairness, Match, MatchScore, matches_of, score_of, told_apart, with_hindsight
-from migrator.config import read_config
+from migrator.config import files_in, read_config
 from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.inputs import assemble, unmoved_by_load, warnings_of
@@ -73,18 +73,19 @@ def compare_command(
         InfeasibleError: A policy has no plan for a first window.
     """
     fairness, specs = Fairness(terms), _specs(policies)
-    if out is not None:
-        require_writable("--out", out, *configs)
-    if plot is not None:
-        require_writable("--plot", plot, *configs, *([] if out is None else [out]))
-        require_plot_extra()
     if stride is not None and segments == 1:
         raise MigratorError(f"--stride {stride} is between segments; give --segments as well")
     table = None if profiles is None else str(profiles.resolve())
+    asked = [read_config(path, assignments or (), windows=windows, load=load, profiles=table) for path in configs]
+    inputs = [*configs, *(file for config in asked for file in files_in(config))]
+    if out is not None:
+        require_writable("--out", out, *inputs)
+    if plot is not None:
+        require_writable("--plot", plot, *inputs, *([] if out is None else [out]))
+        require_plot_extra()
     matches: list[Match] = []
     warnings: list[str] = []
-    for path in configs:
-        config = read_config(path, assignments or (), windows=windows, load=load, profiles=table)
+    for path, config in zip(configs, asked, strict=True):
         if load is not None:
             warnings += unmoved_by_load(f"--load {load:g}", str(path), config.tenants)
         matches += matches_of(config, str(path), specs, segments, fairness, stride)

@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from migrator.commands.options import Json, with_examples
+from migrator.commands.pages import require_page
 from migrator.comparison import CEILING, simulated
 from migrator.config import read_config
 from migrator.console import output, print_json, progress
 from migrator.errors import MigratorError
 from migrator.inputs import assemble
 from migrator.log.diff import diff_of
-from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog, read_log
-from migrator.outputs import require_writable, write_output
+from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
+from migrator.outputs import write_output
 from migrator.views.as_json import diff_to_json
 from migrator.views.diff import print_diff
-from migrator.views.page import require_plot_extra
 from migrator.views.run_page import diff_to_html
 from planner.policies.registry import policy_of
 
@@ -48,8 +48,7 @@ def diff_command(
         ConfigError: The first run's config cannot be used for ``hindsight``.
     """
     if html is not None:
-        require_writable("--html", html, *(folder / EVENTS_FILE for folder in (run, other)))
-        require_plot_extra("--html")
+        require_page(html, run, other)
     one, against = read_log(run), read_log(other)
     found = diff_of(one, against)
     if hindsight:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,14 +18,15 @@ from rich.progress import (
 
 from forecaster.neural import Check, FittedOn, ModelError, Recipe, fit
 from migrator.commands.options import Assignments, ConfigFile, Json, PlotThem, nameable, with_examples
-from migrator.config import read_config
+from migrator.commands.pages import require_page
+from migrator.config import Config, files_in, read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.evaluation import SeriesError, Terms, evaluate, methods_of, read_series
 from migrator.execution.foresight import Foresight, observe
 from migrator.extras import lacking
 from migrator.inputs import assemble
-from migrator.outputs import require_writable, write_output
+from migrator.outputs import write_output
 from migrator.views.forecast import (
     ShownForecast,
     evaluations_to_html,
@@ -38,7 +38,6 @@ from migrator.views.forecast import (
     shown_to_html,
     shown_to_json,
 )
-from migrator.views.page import require_plot_extra
 from migrator.views.traffic import print_traffic
 
 Sources = Annotated[
@@ -89,7 +88,10 @@ def eval_command(
     """
     terms = Terms(window_s=window, history_s=history, share=share, stride_s=stride)
     stretch = _stretch(seconds)
-    _check_plot(plot, *map(Path, sources))
+    if plot is not None:
+        require_page(
+            plot, *map(Path, sources), *(file for one in models or () for file in one.rglob("*")), option="--plot"
+        )
     known = methods_of(methods or (), models or ())
     series = [read_series(source, stretch) for source in sources]
     with _bar() as bar:
@@ -190,8 +192,10 @@ def show_command(
         ConfigError: The config cannot be used, or asks for hindsight.
         MigratorError: It has fewer windows.
     """
-    _check_plot(plot, config)
-    shown = _forecast_of(config, window, assignments or ())
+    asked = read_config(config, assignments or ())
+    if plot is not None:
+        require_page(plot, config, *files_in(asked), option="--plot")
+    shown = _forecast_of(asked, config, window)
     if plot is not None:
         write_output("--plot", plot, shown_to_html(shown))
     if as_json:
@@ -200,9 +204,8 @@ def show_command(
         print_shown(shown, output())
 
 
-def _forecast_of(config_path: Path, window: int, assignments: Sequence[str]) -> ShownForecast:
+def _forecast_of(config: Config, config_path: Path, window: int) -> ShownForecast:
     """The forecast for the window, and what then comes."""
-    config = read_config(config_path, assignments)
     if window >= config.windows:
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     if config.forecast.method == "known":
@@ -235,12 +238,6 @@ def _stretch(text: str | None) -> tuple[int, int] | None:
     if end <= first:
         raise typer.BadParameter(f"--seconds {text}: TO must be more than FROM")
     return first, end
-
-
-def _check_plot(plot: Path | None, *inputs: Path) -> None:
-    if plot is not None:
-        require_writable("--plot", plot, *inputs)
-        require_plot_extra()
 
 
 def _bar() -> Progress:

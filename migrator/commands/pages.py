@@ -14,19 +14,20 @@ AGAINST = "against"
 """Of a run's folder, where the run of the policy lies that it was held against."""
 
 
-def require_page(path: Path, *inputs: Path, run: Path | None = None) -> None:
+def require_page(path: Path, *inputs: Path, run: Path | None = None, option: str = "--html") -> None:
     """Refuse a page that cannot be written, would take the place of an input, or needs an extra.
 
-    It may lie in the folder ``run`` of a run that is about to begin.
+    It may lie in the folder ``run`` of a run that is about to begin. ``option`` asked for it; an input may be a run's
+    folder.
 
     Raises:
         MigratorError: Names the file and the reason.
     """
-    require_plot_extra("--html")
+    require_plot_extra(option)
     if run is not None and path.parent == run and path.name not in (EVENTS_FILE, CONFIG_FILE, AGAINST):
         return  # the folder is made when the run has a plan, and is its own
     files = [file for one in inputs for file in (one, one / EVENTS_FILE, one / CONFIG_FILE)]
-    require_writable("--html", path, *files)
+    require_writable(option, path, *files)
 
 
 def write_page(path: Path, folder: Path, from_s: int = 0, to_s: int | None = None) -> None:

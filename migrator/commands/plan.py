@@ -12,7 +12,7 @@ import typer
 
 from migrator.assumed import assumed_in, assumed_in_problem, assumed_to_json
 from migrator.commands.options import Assignments, Json, with_examples
-from migrator.config import Config, read_config
+from migrator.config import Config, files_in, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.execution.ahead import Seen, plan_through
@@ -172,8 +172,8 @@ def _plan_config(
         EngineError: No such engine, or it does not take this model or an option.
         InfeasibleError: The window has no plan.
     """
-    _check_out(shown, config_path)
     config = read_config(config_path, assignments)
+    _check_out(shown, config_path, config_path.with_name(EVENTS_FILE), *files_in(config))
     if window >= config.windows:
         raise MigratorError(f"--window is {window}; {config_path} has windows 0 to {config.windows - 1}")
     _check_step(shown, config.n_steps, config_path)
@@ -224,7 +224,7 @@ def _plan_problem(
         EngineError: No such engine, or it does not take this model or an option.
         InfeasibleError: There is no plan; the answer without one is printed (and written) first.
     """
-    _check_out(shown, problem_path)
+    _check_out(shown, problem_path, *([] if overhead_from is None else [overhead_from / EVENTS_FILE]))
     problem = read_problem(problem_path)
     if shown.emit is not None and problem.reconfiguration is not Reconfiguration.PHYSICAL:
         raise MigratorError(f"--emit: {problem_path} is a paper problem, whose plans have no placements; physical has")
@@ -294,11 +294,11 @@ def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
     return plan
 
 
-def _check_out(shown: PlanOutput, origin: Path) -> None:
+def _check_out(shown: PlanOutput, *inputs: Path) -> None:
     if shown.out is not None:
-        require_writable("--out", shown.out, origin)
+        require_writable("--out", shown.out, *inputs)
     if shown.problem_out is not None:
-        require_writable("--problem-out", shown.problem_out, origin, *([shown.out] if shown.out else []))
+        require_writable("--problem-out", shown.problem_out, *inputs, *([shown.out] if shown.out else []))
 
 
 def _check_step(shown: PlanOutput, n_steps: int, origin: Path) -> None:

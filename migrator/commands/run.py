@@ -29,7 +29,7 @@ from migrator.commands.running import (
     telling_what_is_left,
 )
 from migrator.commands.where import Manner
-from migrator.config import Config, read_config
+from migrator.config import Config, files_in, read_config
 from migrator.console import note, output, progress, warn, warn_of
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.real import RealGpu, joining
@@ -159,9 +159,9 @@ def run_command(
         return
     if config is None:
         raise typer.BadParameter("give a CONFIG, or --resume DIR")
-    if html is not None:
-        require_page(html, config, run=out)
     asked = read_config(config, [*where.assignments, *(assignments or ())], windows=windows, seed=seed)
+    if html is not None:
+        require_page(html, config, *files_in(asked), run=out)
     chosen = policy_of(policy or "migrator")
     rival = None if against is None else policy_of(against)
     refuse_unlike(rival, asked, str(config))
@@ -215,6 +215,8 @@ def resume_run(
                 write_page(html, folder)
             return
         config, path = _config(stands), str(stands.folder / CONFIG_FILE)
+        if html is not None:
+            require_page(html, folder, *files_in(config))
         refuse_unlike(rival, config, path)
         if not log.is_finished:
             require_live(config, path)

@@ -13,7 +13,7 @@ import typer
 
 from forecaster.registry import HINDSIGHT
 from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotThem, with_examples
-from migrator.config import Config, read_config
+from migrator.config import Config, files_in, read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
 from migrator.inputs import assemble, warnings_of
@@ -101,8 +101,8 @@ def whatif_command(
     if plans_only and find is None:
         raise GridError("--plans-only is for --find, which is missing; --vary shows plans alone in any case")
     grid = read_grid(vary or ()) if vary or find is None else Grid(())
-    _check_files(config, out, plot)
     base = read_config(config, assignments or ())
+    _check_files(out, plot, config, *files_in(base))
     if known_arrivals:
         base = base.model_copy(update={"forecast": base.forecast.model_copy(update={"method": "known"})})
     search = None if find is None else read_search(find, base)
@@ -270,14 +270,14 @@ def _notes(config: Config) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _check_files(config_path: Path, out: Path | None, plot: Path | None) -> None:
+def _check_files(out: Path | None, plot: Path | None, *inputs: Path) -> None:
     """Refuse files that cannot be written, before anything is solved."""
     if out is not None and out.suffix not in (".json", ".csv"):
         raise MigratorError(f"--out {out}: a name that ends in .json or .csv is needed")
     if out is not None:
-        require_writable("--out", out, config_path)
+        require_writable("--out", out, *inputs)
     if plot is not None:
-        require_writable("--plot", plot, config_path, *([] if out is None else [out]))
+        require_writable("--plot", plot, *inputs, *([] if out is None else [out]))
         require_plot_extra()
 
 

@@ -30,7 +30,7 @@ from migrator.execution.rolling import Rolling
 from migrator.execution.seams import Asked, Failed, Happened, Lost, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
-from migrator.log.runlog import ReadLog, RunLog, read_log
+from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
 from migrator.log.trouble import Blind
 from migrator.setting import Setting
 from planner.plan import MigPlan
@@ -390,8 +390,9 @@ def log_of(run: Loop, config: Config, into: Path | None = None) -> ReadLog:
     """The log of a run that is carried out now; it lies in the new folder ``into``, if one is given, else nowhere."""
     with TemporaryDirectory() as folder:
         path = into or Path(folder) / "run"
-        with RunLog(path, config_yaml(config)) as log:
-            run.carry_out(log)
+        text = config_yaml(config)
+        with RunLog(path, text) as log:
+            run.carry_out(log, events.wall(config_sum(text)))
         return read_log(path)
 
 

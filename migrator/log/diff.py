@@ -229,15 +229,15 @@ def _unlike(one: ReadLog, other: ReadLog, *, same_requests: bool) -> Iterator[st
     if not same_requests:
         yield "requests: others came, so that shares alone are compared"
     versions = [log.entries[0].wall.version for log in (one, other)]
-    if versions[0] != versions[1]:
+    if None not in versions and versions[0] != versions[1]:
         yield f"version: {versions[0]} against {versions[1]}"
     if one.header.policy != other.header.policy:
         yield f"policy: {one.header.policy} against {other.header.policy}"
     configs = [_flat(_config(log)) for log in (one, other)]
-    for log in (one, other):
-        if not _config(log):
+    for log, config in zip((one, other), configs, strict=True):
+        if not config:
             yield f"config: {log.folder / CONFIG_FILE} cannot be read any more, so that its keys cannot be compared"
-    told = {key: values for key, values in _differing(*configs) if key != "name"}
+    told = {key: values for key, values in _differing(*configs) if key != "name"} if all(configs) else {}
     for key, values in _differing(*(_flat(to_builtins(log.header)) for log in (one, other))):
         if key.rpartition(".")[2] not in _DERIVED and key not in told:
             told[f"as run, {key}"] = values

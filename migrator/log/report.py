@@ -34,7 +34,7 @@ class Phase(Added):
 
 
 StartUps = Mapping[str, Mapping[str, Phase]]
-"""By tenant, and then by phase."""
+"""By tenant, and then by phase; driver calls for an instance of a pool are under all its members' names, ``a+b``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Figures:
         reconfigurations: Changes that started or stopped an inference instance, or gave inference another share.
         outage_s: Seconds in which nothing could serve the tenant (summed over tenants in totals).
         capacity_lost_s: Seconds of the whole GPU's compute that were held by inference instances not
-            serving yet (creation, start-up) or no more (draining, destruction).
+            serving yet (creation, start-up) or no more (draining, destruction); of a pool's, each member's equal part.
         late_ready_s: Seconds by which instances were ready later than planned, summed.
         retrainings: Retrainings that began; without instances, those that ended.
     """
@@ -127,7 +127,7 @@ class Report:
         tenants: Totals by tenant over the settled windows.
         total: Over all tenants and settled windows; ``None`` when there are none.
         ending: ``finished``, ``interrupted`` or ``torn``: how the log ends.
-        start_ups: What its changes took, by tenant and phase.
+        start_ups: What its changes took, by whose instance it was and by phase.
         open_call: The driver call in which the run ended, if it did.
         surprises: Where a window's goodput is far from what its plan promised.
         trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
@@ -382,9 +382,12 @@ def _shares_changed(name: str, log: ReadLog) -> Iterator[tuple[float, int]]:
 
 
 def _held_idle_s(started: Iterable[Instance], stopped: Iterable[Instance]) -> float:
-    """Compute-slice seconds that a change's inference instances held before they served, and after."""
-    warming = sum((item.up_s - item.begin_s) * item.compute_slices for item in started)
-    leaving = sum((item.gone_s - item.end_s) * item.compute_slices for item in stopped)
+    """Compute-slice seconds that a change's inference instances held before they served, and after.
+
+    Of an instance of a pool each member has an equal part, so that the members' seconds add up to the instance's.
+    """
+    warming = sum((item.up_s - item.begin_s) * item.compute_slices / len(item.members) for item in started)
+    leaving = sum((item.gone_s - item.end_s) * item.compute_slices / len(item.members) for item in stopped)
     return float(warming + leaving)
 
 
@@ -432,7 +435,7 @@ def _figures(parts: Iterable[_Part]) -> Figures:
 
 
 def _start_ups(changes: Iterable[LayoutChange]) -> StartUps:
-    """The phases of every tenant that lost or got an instance; a worker that is started again is no change."""
+    """The phases of all that lost or got an instance; a worker that is started again is no change."""
     phases: defaultdict[str, dict[str, Phase]] = defaultdict(lambda: dict.fromkeys(PHASES, Phase()))
     for change in changes:
         if not change.is_bring_up:
@@ -442,9 +445,9 @@ def _start_ups(changes: Iterable[LayoutChange]) -> StartUps:
 
 
 def _taken(change: LayoutChange) -> Iterator[tuple[str, str, float]]:
-    """Tenant, phase and seconds of all that a change went through."""
-    owner_of = {("destroy", item.placement): item.tenant for item in change.stopped}
-    owner_of |= {("create", item.placement): item.tenant for item in change.started}
+    """Whose it was, phase and seconds of all that a change went through."""
+    owner_of = {("destroy", item.placement): "+".join(item.members) for item in change.stopped}
+    owner_of |= {("create", item.placement): "+".join(item.members) for item in change.started}
     for call in change.calls:
         phase = "destruction" if call.call == "destroy" else "initialisation"
         if owner := owner_of.get((call.call, call.placement)):

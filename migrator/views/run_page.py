@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from migrator.console import counted
 from migrator.log import records
 from migrator.log.account import Account, SecondAccounts, accounts, waits_for_others
 from migrator.log.diff import Diff
@@ -90,6 +91,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         "run.html.j2",
         data=_as_json(data),
         header=report.header,
+        n_windows=counted(report.header.windows, "window"),
         report=report,
         what=Text.from_markup(what_is_simulated(report.header)).plain,
         policy=shown(report.header.policy),
@@ -230,7 +232,12 @@ def _figure_by_window(
     layout = {
         **bars,
         "height": height,
-        "xaxis": {"title": {"text": "window"}, "dtick": math.ceil(max(1, len(windows)) / 12), "fixedrange": True},
+        "xaxis": {
+            "title": {"text": "window"},
+            "dtick": math.ceil(max(1, len(windows)) / 12),
+            "range": [min(windows, default=0) - 0.5, max(windows, default=0) + 0.5],
+            "fixedrange": True,
+        },
         **axes,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
         "margin": {"l": 50, "r": 10, "t": top, "b": 45},
@@ -293,7 +300,10 @@ def diff_to_html(diff: Diff, one: str, other: str) -> str:
             "type": "bar",
             "name": row_name(diff, row),
             "x": windows,
-            "y": [sum(gain.by_row[row] for gain in diff.gains if gain.window == window) for window in windows],
+            "y": [
+                round(sum(gain.by_row[row] for gain in diff.gains if gain.window == window), 3) + 0.0  # no -0
+                for window in windows
+            ],
             "marker": {"color": LOSSES.get(row, _OTHERS)},
             "hovertemplate": "window %{x}: %{y:+.3f} points<extra>%{fullData.name}</extra>",
         }
@@ -396,11 +406,11 @@ def _time_figure(log: ReadLog, report: Report, from_s: int, to_s: int) -> Json:
         )
     for n, (name, course) in enumerate(courses(log).items()):
         colour = PAGE_TENANTS[n % len(PAGE_TENANTS)]
-        add(f"{name}: requests a second", {"rangemode": "tozero"}, _request_lines(course, colour, from_s, to_s))
+        add(f"requests a second: {name}", {"rangemode": "tozero"}, _request_lines(course, colour, from_s, to_s))
         right = _line(
             100 * course.accuracy, from_s, to_s, "right answers of the model in service, %", {"color": colour}
         )
-        add(f"{name}: right answers of the model in service, %", {"range": [0, 100], "nticks": 3}, [right])
+        add(f"right answers of the model in service, %: {name}", {"range": [0, 100], "nticks": 3}, [right])
     for begin_s, end_s, what in _unknown(log, report):
         layout["shapes"].append(_across(begin_s, end_s))
         layout["annotations"].append(

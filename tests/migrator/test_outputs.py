@@ -100,6 +100,44 @@ def test_a_pipe_that_nobody_reads_is_an_error_and_not_waited_for(tmp_path: Path)
         write_output("--out", tmp_path / "pipe", "new")
 
 
+@pytest.mark.parametrize("path", ["table.csv", "trace.csv", "model/model.json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan CONFIG --out",
+        "plan CONFIG --problem-out",
+        "compare CONFIG --out",
+        "compare CONFIG --plot",
+        "whatif CONFIG --vary load=x1 --out",
+        "whatif CONFIG --vary load=x1 --plot",
+        "forecast show CONFIG --plot",
+        "run CONFIG --html",
+    ],
+)
+def test_what_a_config_names_is_not_written_over(call, write_config, tmp_path: Path, words: str, path: str) -> None:
+    names = {"profiles": "table.csv", "forecast.model": "model", "tenants.1.arrivals.trace": "trace.csv"}
+    config = write_config(names)
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("old")
+    code, _, err = call(*(config if word == "CONFIG" else word for word in words.split()), file)
+    assert (code, file.read_text()) == (2, "old")
+    assert f" {file}: is the same file as {file}; another name is needed" in err
+
+
+def test_what_is_named_beside_a_config_is_not_written_over(call, write_config, tmp_path: Path) -> None:
+    table, trace = tmp_path / "table.csv", tmp_path / "trace.csv"
+    table.write_text("old")
+    trace.write_text("5\n" * 120)
+    assert "is the same file" in call("compare", write_config(), "--profiles", table, "--out", table)[2]
+    traced = write_config({"windows": 1, "tenants.1.arrivals": {"trace": "trace.csv", "format": "plain-counts"}})
+    assert call("run", traced, "--policy", "equal", "--out", "past")[0] == 0
+    assert "is the same file" in call("run", "--resume", "past", "--against", "static", "--html", trace)[2]
+    for words in (("forecast", "eval", "past", "--plot"), ("plan", "past/config.yaml", "--out")):
+        assert "is the same file" in call(*words, "past/events.jsonl")[2]
+    assert Path("past/events.jsonl").read_bytes().startswith(b'{"n":0')
+
+
 def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     require_writable("--out", tmp_path / "loop", tmp_path / "other")

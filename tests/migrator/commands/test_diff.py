@@ -28,7 +28,7 @@ def test_two_runs_side_by_side_as_text_json_and_page(call) -> None:
     assert sum(told["by_row"].values()) == pytest.approx(told["points"], abs=1e-9)
     assert "capacity and forecast" in out
     text = Path("diff.html").read_text("utf-8")
-    assert all(f"{gain['points']:+.3f}" in text for gain in told["gains"])
+    assert all(f"{gain['points']:+z.3f}" in text for gain in told["gains"])
     with_hindsight = json.loads(call("diff", "migrator", "migrator", "--json", "--hindsight")[1])
     assert set(with_hindsight["by_row"]) - set(told["by_row"]) == {"forecast"}
     assert (
@@ -41,11 +41,12 @@ def test_two_runs_side_by_side_as_text_json_and_page(call) -> None:
 @pytest.mark.usefixtures("two_runs")
 def test_bad_input_is_refused_with_one_line(call, write_config) -> None:
     assert call("run", write_config({"windows": 1, "seed": 9}), "--out", "another")[0] == 0
-    inputs = "migrator/events.jsonl"
+    inputs, own = "migrator/events.jsonl", "ekya/config.yaml"
     for arguments, why in (
         (("diff", "migrator", "nothing"), "nothing is no run: it holds no events.jsonl"),
         (("diff", "migrator", "another", "--hindsight"), "--hindsight: migrator and another had other requests"),
         (("diff", "migrator", "ekya", "--html", inputs), f"--html {inputs}: is the same file as {inputs}"),
+        (("diff", "migrator", "ekya", "--html", own), f"--html {own}: is the same file as {own}"),
         (("report", "migrator", "--html", inputs), f"--html {inputs}: is the same file as {inputs}"),
         (("report", "migrator", "--html", "ekya"), "--html ekya: is a folder; a file is needed"),
         (("report", "migrator", "--html", "a.html", "--from", "60"), "--from 60: the run has seconds 0 to 60"),

@@ -83,14 +83,26 @@ def test_another_profile_table_or_version_is_named(run_as) -> None:
     assert named[1].startswith("as run, profiles: ")
 
 
+def test_versions_are_compared_where_both_are_known(run_as) -> None:
+    one = run_as("one", {"windows": 1}, "--against", "equal")
+    rival = read_log(one.folder / "against")
+    assert rival.entries[0].wall.version == one.entries[0].wall.version is not None
+    lines = records.as_json(rival)
+    del lines[0]["wall"]
+    for other in (rival, log_in(records.lines_of(*lines), rival.folder)):
+        assert not any(line.startswith("version") for line in diff_of(one, other).unlike)
+
+
 def test_without_its_config_a_run_is_told_by_its_header(run_as) -> None:
     one = run_as("one")
     shutil.copytree(one.folder, "moved")
     (Path("moved") / CONFIG_FILE).unlink()
     found = diff_of(one, read_log(Path("moved")))
     assert "config: moved/config.yaml cannot be read any more, so that its keys cannot be compared" in found.unlike
-    assert "seed: 3 against nothing" in found.unlike
-    assert not any(line.startswith("as run, seed") for line in found.unlike)
+    assert len(found.unlike) == 1
+    other = diff_of(run_as("other", {"seed": 4}), read_log(Path("moved"))).unlike
+    assert "as run, seed: 4 against 3" in other
+    assert not any(line.startswith(("seed", "tenants")) for line in other)
 
 
 def test_tenants_and_windows_of_one_run_alone_are_left_out_and_told() -> None:

@@ -76,6 +76,27 @@ def test_outage_lasts_from_a_stop_until_the_next_instance_is_ready() -> None:
     assert figures.reconfigurations == 1
 
 
+def test_what_an_instance_of_a_pool_loses_is_split_among_its_members() -> None:
+    shared = {"tenant": ["a", "b"]}
+    counted = records.counts([1] * 10, [0] * 10, [1] * 10)
+    found = report_of(
+        records.log_of(
+            records.header(10.0, "a", "b"),
+            records.window_started(0, 10.0, "a", "b"),
+            records.change(0, -9.0, [started("x", -9.0) | shared]),
+            *(ready(0, "x", -5.0, tenant=name) for name in ("a", "b")),
+            records.change(0, 4.0, [started("y", 4.5) | shared], [stopped("x", 4.0, 4.5) | shared]),
+            ready(0, "y", 6.5, tenant="a"),
+            ready(0, "y", 8.5, tenant="b"),
+            records.window_finished(0, a=counted, b=counted),
+        )
+    )
+    # The whole GPU: 0.5 s until it was gone, then 2 s without both members and 2 s without one of them.
+    assert {name: own.capacity_lost_s for name, own in found.tenants.items()} == {"a": 1.25, "b": 2.25}
+    assert found.total is not None
+    assert found.total.capacity_lost_s == 0.5 + 2.0 + 2.0 / 2
+
+
 def test_an_outage_is_split_between_its_windows() -> None:
     moved = change(0, 8.0, {"y": (8.5, 13.0)}, [stopped("x", 8.0, 8.5)])
     both = report(
@@ -188,6 +209,15 @@ def test_a_tenant_in_an_instance_that_was_there_has_no_driver_call() -> None:
     found = report(*moved()).start_ups["b"]
     assert [found[phase].count for phase in PHASES] == [0, 0, 1, 1]
     assert found["destruction"].mean_s is None
+
+
+def test_a_driver_call_for_a_pool_s_instance_is_counted_once_under_all_its_members() -> None:
+    shared = [records.change(0, 30.0, [started("x", 30.25, "2g.20gb@0") | {"tenant": ["a", "b"]}])]
+    calls = [{**records.intent(0, "create", "2g.20gb@0"), "n": 30}, records.outcome(0, 30, 30.0, 30.25)]
+    found = report(*moved(), *calls, *shared, *(ready(0, "x", 33.0, tenant=name) for name in ("a", "b"))).start_ups
+    assert found["a+b"] == dict(zip(PHASES, (Phase(), Phase(1, 0.25), Phase(), Phase()), strict=True))
+    assert [found[name]["initialisation"].count for name in ("a", "b")] == [1, 0]
+    assert [found[name]["model_load"].count for name in ("a", "b")] == [2, 2]
 
 
 def test_the_bring_up_is_no_start_up() -> None:

@@ -247,7 +247,7 @@ def _check_time(log: ReadLog, figure: dict[str, Any]) -> None:
         requests |= {"what served could answer": course.could, "arrivals": course.arrivals}
         requests |= {"answered in time": course.in_time}
         right = {"right answers of the model in service, %": 100 * course.accuracy}
-        for title, expected in ((f"{name}: requests a second", requests), (f"{name}: {next(iter(right))}", right)):
+        for title, expected in ((f"requests a second: {name}", requests), (f"{next(iter(right))}: {name}", right)):
             (axis,) = (axis for shown, axis in figure["panels"] if shown == title)
             traces = {trace["name"]: trace for trace in figure["data"] if trace["yaxis"] == axis}
             assert set(traces) == set(expected)

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import LogError
+from migrator.log.diff import diff_of
 from migrator.log.records import Intent
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
-from migrator.views.run_page import MOST_POINTS, extremes
+from migrator.views.run_page import MOST_POINTS, diff_to_html, extremes
 from tests.migrator.log import records
 from tests.migrator.views.pages import Tables, check_page, data_in, page, panel
 
@@ -35,7 +36,7 @@ def test_the_page_s_figures_are_the_log_s(small) -> None:
     log = small({"window_s": 40})
     text = check_page(log)
     for name in ("vision", "language"):
-        lines = {trace["name"]: trace["y"] for trace in panel(text, f"{name}: requests a second")}
+        lines = {trace["name"]: trace["y"] for trace in panel(text, f"requests a second: {name}")}
         for key, label in (("arrivals", "arrivals"), ("in_time", "answered in time")):
             of_log = [n for closing in log.settled.values() for n in getattr(closing.tenants[name], key)]
             assert lines[label] == of_log
@@ -87,10 +88,31 @@ def test_a_run_that_goes_on_says_so_and_how_far_it_was_seen(tmp_path: Path) -> N
     assert "cut off: seen up to second 4.0" in page(read_log(tmp_path / "run"))
 
 
+def test_a_run_of_one_window_is_told_in_the_singular_and_has_one_place_on_the_axis(small) -> None:
+    text = page(small({"windows": 1}))
+    assert "1 window of 60 s" in text
+    for name in ("losses-figure", "latency"):
+        assert data_in(text)[name]["layout"]["xaxis"]["range"] == [-0.5, 0.5]
+
+
+def test_a_difference_too_small_to_show_is_0_and_not_less() -> None:
+    def log(n_right: int) -> ReadLog:
+        counted = records.counts([100_000] * 3, [0] * 3, [n_right, 50_000, 50_000])
+        started, finished = records.window_started(0, 3.0, "a"), records.window_finished(0, a=counted)
+        return records.log_of(*records.timed([records.header(3.0, "a"), started, finished]))
+
+    one, other = log(49_999), log(50_000)
+    pages = [diff_to_html(diff_of(one, other), "one", "other"), page(one, rival=other)]
+    assert "<td>+0.000</td>" in pages[0]
+    assert "+0.00 points" in pages[1]
+    for text in pages:
+        assert not re.search(r"-0\.0+(?![0-9])", text.partition("</head>")[2].partition("<script>")[0])
+
+
 def test_a_part_of_a_run_has_the_seconds_and_windows_that_were_asked_for(small) -> None:
     text = page(small(), from_s=70, to_s=90)
     assert data_in(text)["time"]["layout"]["xaxis"]["range"] == [70, 90]
-    (line, *_) = [t for t in panel(text, "vision: requests a second") if t["name"] == "arrivals"]
+    (line, *_) = [t for t in panel(text, "requests a second: vision") if t["name"] == "arrivals"]
     assert (line["x0"], len(line["y"])) == (70, 20)
     assert [row[0] for row in Tables(text).found["Latency against the SLO"][1:]] == ["1", "1"]
 
@@ -184,7 +206,7 @@ def test_a_long_run_is_thinned_and_still_has_its_extremes() -> None:
     counted = records.counts(arrivals, [0] * n, [5] * n)
     lines = [records.header(float(n), "a"), records.window_started(0, n, "a"), records.window_finished(0, a=counted)]
     text = page(records.log_of(*records.timed(lines)))
-    (line,) = (trace for trace in panel(text, "a: requests a second") if trace["name"] == "arrivals")
+    (line,) = (trace for trace in panel(text, "requests a second: a") if trace["name"] == "arrivals")
     assert len(line["y"]) < n
     assert (line["x"][line["y"].index(99)], min(line["y"])) == (3000, 7)
 
