@@ -222,9 +222,21 @@ def kept(kind: str, text: str) -> Path:
     """The text as a CSV file under ``runs``, named by its content."""
     path = CACHE / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.csv"
     if not path.is_file() or path.read_bytes() != text.encode():
-        CACHE.mkdir(parents=True, exist_ok=True)
+        make_folder(CACHE)
         write_output(kind, path, text)
     return path
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder, unless it is there.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be made: {error.strerror or error}") from None
 
 
 def result_of(match: Match) -> Json:
@@ -250,9 +262,9 @@ def _lists(account: SecondAccounts) -> dict[str, list[float]]:
     return {item.name: getattr(account, item.name).tolist() for item in fields(SecondAccounts)}
 
 
-def rows_of(results: Sequence[Json]) -> list[list[Any]]:
-    """A row a result, by :data:`COLUMNS`; ``forecast`` stays 0 where ``oracle`` has no result."""
-    ceilings = {(one["workload"], one["segment"]): one for one in results if one["policy"] == CEILING}
+def rows_of(results: Sequence[Json], beside: Sequence[Json] = ()) -> list[list[Any]]:
+    """A row a result, by :data:`COLUMNS`; ``forecast`` stays 0 where neither these nor ``beside`` have ``oracle``'s."""
+    ceilings = {(one["workload"], one["segment"]): one for one in (*beside, *results) if one["policy"] == CEILING}
     return [_row(one, ceilings.get((one["workload"], one["segment"]))) for one in results]
 
 
@@ -279,7 +291,7 @@ def results_of(matches: Sequence[Match]) -> Iterator[Json]:
     files = [CACHE / f"{key_of(match)}.json.gz" for match in matches]
     todo = list({path: match for path, match in zip(files, matches, strict=True) if not _is_kept(path)}.items())
     if todo:
-        CACHE.mkdir(parents=True, exist_ok=True)
+        make_folder(CACHE)
         with Processes(min(n_cores(), len(todo))) as processes:
             found = processes.each(result_of, [match for _, match in todo])
             for n_done, (index, result) in enumerate(found, 1):
@@ -334,10 +346,24 @@ def key_of(match: Match) -> str:
 
 @cache
 def source_digest(policy: str) -> str:
-    """A digest of the product's data, and of the code that a match of the policy runs: all that it imports."""
+    """A digest of the product's data, and of the code that a match of the policy runs: all that it imports.
+
+    Imports by name, which no graph sees, are the planner's: of it all but other policies counts. So does every
+    ``__init__``, as an import of one module runs those of its packages.
+    """
     module = type(policy_of(policy)).__module__
     code = _imports("migrator.comparison") | _imports(module) | {"migrator.comparison", module}
-    return digest_of([path for path in product_files() if path.suffix != ".py" or _module_in(path) in code])
+    planner, policies = ROOT / "planner", ROOT / "planner" / "policies"
+    return digest_of(
+        [
+            path
+            for path in product_files()
+            if path.suffix != ".py"
+            or path.name == "__init__.py"
+            or (path.is_relative_to(planner) and not path.is_relative_to(policies))
+            or _module_in(path) in code
+        ]
+    )
 
 
 @cache
@@ -349,7 +375,7 @@ def _imports(module: str) -> set[str]:
 
 
 def _module_in(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 @cache

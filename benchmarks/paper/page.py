@@ -47,6 +47,9 @@ LEAST_AHEAD_POINTS = 0.005
 TABLED = ("tables", "windows", "segments")
 """Views of sections that show where the arrivals go; ``accounts.csv`` has it by workload, too."""
 
+SAME_RUN = ["policy", "workload", "goodput", "points"]
+"""What tells runs apart: some experiments differ in nothing that reaches the policy, and simulate the same again."""
+
 LEAST_LOSS_POINTS = 0.1
 """Smaller differences of a class of losses are not told."""
 
@@ -132,15 +135,16 @@ class Figures:
         return pd.concat(found, ignore_index=True)
 
     def runs_beside_ours_by_load(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The runs of ``static`` beside ours at the loads of their own section, and in all others."""
+        """The runs of ``static`` beside ours at the loads of their own section, and all others; none twice."""
         runs = self.beside[OURS]
         is_load = runs["experiment"].str.startswith("load-")
-        return runs[is_load], runs[~is_load]
+        is_first = ~pd.concat([runs[is_load], runs[~is_load]]).duplicated(SAME_RUN)
+        return runs[is_load & is_first], runs[~is_load & is_first]
 
     def runs_beside(self, other: str, experiments: Sequence[Experiment]) -> pd.DataFrame:
-        """Of :attr:`beside`, the runs of these experiments."""
+        """Of :attr:`beside`, the runs of these experiments; none twice."""
         runs = self.beside[other]
-        return runs[runs["experiment"].isin([one.name for one in experiments])]
+        return runs[runs["experiment"].isin([one.name for one in experiments])].drop_duplicates(SAME_RUN)
 
     def summary(self, one: Experiment) -> pd.DataFrame:
         """A row a policy; gains and gaps are of means of workloads, as the paper's."""

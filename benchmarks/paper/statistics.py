@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from benchmarks.paper.experiments import EXPERIMENTS
 from migrator.comparison import CEILING, FLOOR
@@ -103,10 +104,6 @@ class Interval(NamedTuple):
     high: float
 
 
-_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Student's t at 97.5 % for 1, 2, … degrees of freedom."""
-
-
 def interval(differences: pd.DataFrame, block: int) -> Interval:
     """The mean over workloads of each one's mean, with an interval from resampled windows or segments.
 
@@ -123,7 +120,7 @@ def interval(differences: pd.DataFrame, block: int) -> Interval:
     n = known.shape[1]
     mean = float(_mean(known, np.ones((1, n)))[0])
     freedom = max(1, -(-n // block) - 1)
-    spread = float(_mean(known, _resamples(n, block)).std()) * _T_975[min(freedom, len(_T_975)) - 1]
+    spread = float(_mean(known, _resamples(n, block)).std()) * float(stdtrit(freedom, 0.975))
     return Interval(mean, mean - spread, mean + spread)
 
 
@@ -135,7 +132,7 @@ def over_workloads(differences: pd.DataFrame) -> Interval:
     each = differences.mean().dropna()
     freedom = max(1, len(each) - 1)
     mean, spread = float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else float("nan")
-    width = spread * _T_975[min(freedom, len(_T_975)) - 1]
+    width = spread * float(stdtrit(freedom, 0.975))
     return Interval(mean, mean - width, mean + width)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.paper.experiments import WORKLOADS
-from benchmarks.paper.matches import CACHE, ROOT, digest_of, product_files
+from benchmarks.paper.matches import CACHE, ROOT, digest_of, make_folder, product_files
 from benchmarks.paper.pre_initialisation import by_load
 from migrator.comparison import over_each_segment
 from migrator.config import read_config
@@ -104,6 +104,6 @@ def _kept(one: Study) -> object:
         except ValueError:
             print(f"{path}: damaged; what it held is made anew", file=sys.stderr)
     print(f"study: {one.name}", file=sys.stderr)
-    CACHE.mkdir(parents=True, exist_ok=True)
+    make_folder(CACHE)
     write_output("the cache", path, json.dumps(one.made()))
     return json.loads(path.read_bytes())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import gzip
+import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -263,6 +266,14 @@ def test_a_full_disk_names_the_result_and_leaves_no_half_of_it(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_cache_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(matches, "CACHE", tmp_path / "file" / "cache")
+    for use in (lambda: matches.kept("counts", "x"), lambda: results_of([MATCH])):
+        with pytest.raises(OutputError, match=r"file/cache: cannot be made: Not a directory$"):
+            use()
+
+
 def test_a_damaged_table_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matches, "CACHE", tmp_path)
     path = matches.kept("counts", "second,count\n0,1\n")
@@ -291,6 +302,30 @@ def test_made_profiles_are_in_the_key_by_their_content_and_not_by_their_folder(
         monkeypatch.setattr(matches, "CACHE", tmp_path / folder)
         keys.append(key_of(matches_of(replace(MAIN, perturbation=seed))[0]))
     assert keys[0] == keys[1] != keys[2]
+
+
+LOADING = """
+import json, sys
+from dataclasses import replace
+from benchmarks.paper.experiments import MAIN
+from benchmarks.paper.matches import PACKAGES, matches_of, result_of
+(match,) = matches_of(replace(MAIN, policies=("migrator",), workloads=("w8",), windows=1))
+before = set(sys.modules)
+result_of(match)
+new = (sys.modules[name] for name in set(sys.modules) - before if name.partition(".")[0] in PACKAGES)
+print(json.dumps([module.__file__ for module in new]))
+"""
+
+
+def test_all_code_that_a_match_loads_is_in_its_key_and_so_is_every_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matches, "digest_of", lambda paths: paths)
+    known = set(source_digest.__wrapped__("migrator"))
+    engines = set((matches.ROOT / "planner" / "engines").rglob("*.py"))
+    assert engines - known == set()
+    told = subprocess.run([sys.executable, "-c", LOADING], cwd=matches.ROOT, check=True, capture_output=True, text=True)
+    loaded = set(map(Path, json.loads(told.stdout)))
+    assert loaded & engines
+    assert loaded - known == set()
 
 
 def test_one_policy_s_code_is_not_in_another_s_key() -> None:

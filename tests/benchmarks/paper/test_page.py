@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.paper import reproduce
-from benchmarks.paper.experiments import MAIN, Experiment
+from benchmarks.paper.experiments import GIVEN, MAIN, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
 from benchmarks.paper.page import Figures, pages
 from benchmarks.paper.statistics import results_in, without_largest
@@ -95,6 +95,15 @@ def test_who_gets_more_is_told_with_how_much() -> None:
     (found,) = runs[runs["is_more"]].itertuples()
     assert (found.policy, found.workload) == ("migrator", "w2")
     assert (found.points, found.relative_pct) == pytest.approx((1.0, 100 / 69))
+
+
+def test_what_several_experiments_simulate_alike_counts_once() -> None:
+    loads = {"load-0.7": MAIN_ROWS, "load-0.9": rows(migrator=(600, 500), static=(610, 400))}
+    own = figures(**loads, misled=MAIN_ROWS)
+    assert len(own.runs_beside("oracle", [MAIN, GIVEN])) == len(own.runs_beside("oracle", [MAIN])) == 4
+    at_loads, further = own.runs_beside_ours_by_load()
+    assert at_loads["place"].tolist() == ["load-0.7 w1", "load-0.7 w2", "load-0.9 w1", "load-0.9 w2"]
+    assert further.empty
 
 
 def test_gains_are_of_means_of_workloads() -> None:

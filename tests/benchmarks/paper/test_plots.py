@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Collection
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -21,6 +22,9 @@ from benchmarks.paper.page import pages
 from benchmarks.paper.plot_list import PLOTS, Plot, plots_of
 from benchmarks.paper.plots import STYLES, canvas, drawing, figures, plots, readable_on, spread, svg_of
 from benchmarks.paper.statistics import results_in
+from benchmarks.paper.studies import STUDIES
+from migrator.errors import OutputError
+from tests.seeds import daily
 
 Json = dict[str, Any]
 
@@ -109,6 +113,18 @@ def test_the_page_shows_the_plots_that_are_drawn(drawn: dict[str, str]) -> None:
     assert [found.count(f"](results/{file})") for file in drawn] == [1] * len(drawn)
 
 
+@pytest.mark.parametrize("asked", daily([one.name for one in (*SECTIONS, *STUDIES)], ["headline", "load", "planning"]))
+def test_a_run_of_any_one_section_has_pages_and_plots(asked: str) -> None:
+    names = [one.name for one in reproduce.chosen(is_full=False, traces=Path("counts.csv"), sections=[asked])]
+    experiments = [one for one in FULL["experiments"] if one["name"] in names]
+    known = json.loads(reproduce.RESULTS.read_text("utf-8"))["studies"]
+    found = {**FULL, "experiments": experiments, "studies": {name: known[name] for name in known if name == asked}}
+    told = "\n".join(pages(found).values())
+    assert [told.count(f"](results/{file})") for file in plots(found)]
+    title = next(one.title for one in (*SECTIONS, *STUDIES) if one.name == asked)
+    assert f"\n## {title}\n" in told
+
+
 def test_what_was_not_run_is_not_drawn() -> None:
     assert list(plots(document(["main", "step"]))) == ["main-account.svg", "main-goodput.svg", "step.svg"]
 
@@ -180,11 +196,17 @@ def test_foresight_is_a_line_from_none_to_all_and_a_level_that_never_changes() -
     assert (once.get_xdata(), once.get_ydata()) == (pytest.approx([0, len(names) - 1]), pytest.approx([65, 67]))
 
 
-def test_a_run_removes_the_plots_of_others(tmp_path: Any) -> None:
+def test_a_run_removes_the_plots_of_others(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     reproduce.write_plots(folder, {"a.svg": "<a/>\n", "b.svg": "<b/>\n"})
     reproduce.write_plots(folder, {"b.svg": "<c/>\n"})
     assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == {"b.svg": "<c/>\n"}
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "results").touch()
+    with pytest.raises(OutputError, match=r"results: cannot be made: File exists$"):
+        reproduce.write_plots(tmp_path / "results", {})
 
 
 def test_every_policy_has_a_colour_and_a_marker_of_its_own() -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN
-from benchmarks.paper.matches import CLASSES, matches_of, result_of, rows_of
+from benchmarks.paper.matches import CLASSES, COLUMNS, matches_of, result_of, rows_of, versions
 from benchmarks.paper.statistics import results_in
+from migrator.comparison import CEILING, Match
+from migrator.log.account import SecondAccounts
+
+Json = dict[str, Any]
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
 RESULTS = pd.concat(results_in(DOCUMENT).values()).dropna(subset="arrivals")
@@ -47,6 +52,35 @@ def test_every_row_s_windows_add_up() -> None:
     assert arrivals == RESULTS["arrivals"].tolist()
 
 
+def test_rows_that_join_a_table_are_beside_its_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def result(match: Match) -> Json:
+        in_time = 10.0 if match.policy == CEILING else 6.0
+        counts = dict.fromkeys(COLUMNS, 0) | {"windows": [], "has_partitions": True}
+        second = {item.name: [0.0] for item in fields(SecondAccounts)}
+        seconds = {"tenant": second | {"in_time": [in_time], "capacity": [10.0 - in_time]}}
+        return {**counts, "policy": match.policy, "workload": match.config.name, "segment": 0, "seconds": seconds}
+
+    monkeypatch.setattr(reproduce, "results_of", lambda matches: map(result, matches))
+    host = replace(MAIN, workloads=("w8",), policies=("migrator", CEILING))
+    joining = replace(host, name="joining", joins=host.name, policies=("migrator",))
+    found = reproduce.document([host, joining], None, "make", [])
+    losses = [COLUMNS.index(name) for name in ("capacity", "forecast")]
+    shown = [[[row[0], *(row[at] for at in losses)] for row in one["rows"]] for one in found["experiments"]]
+    assert shown == [[["migrator", 0.0, 4.0], [CEILING, 0.0, 0.0]], [["migrator", 0.0, 4.0]]]
+    assert found["made"]["versions"] == f"{versions()}, on {reproduce.processor()}"
+
+
+def test_nothing_is_written_where_a_page_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, file in (("RESULTS", "results.json"), ("PAGES", ""), ("PLOTS", "plots")):
+        monkeypatch.setattr(reproduce, name, tmp_path / file)
+    monkeypatch.setattr(reproduce, "document", lambda *_: DOCUMENT)
+    monkeypatch.setattr(reproduce, "plots", lambda _: {"a.svg": "<a/>"})
+    monkeypatch.setattr(reproduce, "pages", lambda _: {}["no such page"])
+    with pytest.raises(KeyError):
+        reproduce.main()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_short_run_has_no_long_experiment_and_without_traces_none_that_needs_them() -> None:
     assert all(not one.is_long for one in reproduce.chosen(is_full=False, traces=None))
     assert not any(one.n_segments for one in reproduce.chosen(is_full=True, traces=None))
@@ -56,7 +90,8 @@ def test_a_short_run_has_no_long_experiment_and_without_traces_none_that_needs_t
 
 def test_some_sections_are_run_in_full_beside_the_first_table() -> None:
     names = [one.name for one in reproduce.chosen(is_full=False, traces=None, sections=["load", "foresight"])]
-    assert [name for name in names if not name.startswith("load-")] == ["main", "foresight", "foresight-once"]
+    others = ["retraining-given", "main", "foresight", "foresight-once"]
+    assert [name for name in names if not name.startswith("load-")] == others
     assert len(names) > 3
     known = r"^lode: sections and studies are headline, bursts, twenty, retraining, main, .*, pre-initialisation$"
     with pytest.raises(ValueError, match=known):

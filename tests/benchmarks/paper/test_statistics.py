@@ -102,6 +102,11 @@ def test_blocks_keep_neighbours_together() -> None:
     assert interval(of_one(waves), 1).high > 0.6
 
 
+def test_sixteen_workloads_have_fifteen_degrees_of_freedom() -> None:
+    found = over_workloads(pd.DataFrame([[-1.0, 1.0] * 8]))
+    assert found.high == pytest.approx(2.131 / 15**0.5, rel=1e-3)
+
+
 def test_over_workloads_each_is_one_observation() -> None:
     differences = pd.DataFrame({"w1": [1.0, 3.0], "w2": [4.0, np.nan], "w3": [6.0, 6.0]})
     found = over_workloads(differences)
