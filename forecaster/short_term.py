@@ -8,7 +8,8 @@ learnt from the history at hand, for each group of leads apart: with x = √rate
 
 by ridge regression of the group's mean, so that without evidence β is 0 and the level stays; rows that overlap are no
 more evidence than one. The spread is that of the residuals at single leads of the group. The root makes the spread of
-counts the same at any level, nearly.
+counts the same at any level, nearly. A past that hardly changed is evidence of nothing, whatever came after it: so no
+rate is foreseen that is beyond all of those before it, but for the spread.
 
 Fits are made at a few *refits* of the history, each from what lies before it; an origin uses the latest one.
 """
@@ -30,6 +31,9 @@ MAX_ROWS = 400
 
 MAX_REFITS = 4
 
+ROUNDING = 1e-12
+"""Of the level's square: what near means differ by less is rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShortTerm:
@@ -45,7 +49,7 @@ class ShortTerm:
     def quantiles_at(self, history_rps: FloatArray, origins: IntArray, leads: IntArray) -> FloatArray:
         """As :meth:`forecaster.expert.Expert.quantiles_at`."""
         roots = np.sqrt(history_rps)
-        sums = sums_of(roots)
+        sums, lowest, highest = sums_of(roots), np.minimum.accumulate(roots), np.maximum.accumulate(roots)
         quantiles = np.empty((len(origins), len(LEVELS), len(leads), roots.shape[1]))
         refit_of = refits(origins)
         for refit in np.unique(refit_of):
@@ -54,6 +58,7 @@ class ShortTerm:
             for group in np.unique(group_of(leads)):
                 beta, residuals = self._fit(roots, sums, int(refit), int(group))
                 center = level + np.einsum("kfn,fn->kn", near, beta)
+                center = np.clip(center, lowest[origins[own] - 1], highest[origins[own] - 1])
                 found = np.maximum(center[:, np.newaxis] + residuals, 0.0) ** 2
                 at = group_of(leads) == group
                 quantiles[np.ix_(own, np.arange(len(LEVELS)), at)] = found[:, :, np.newaxis]
@@ -73,6 +78,7 @@ class ShortTerm:
         target = (sums[rows + end] - sums[rows + first]) / (end - first) - level
         gram = np.einsum("rfn,rgn->nfg", near, near)
         spread = np.trace(gram, axis1=1, axis2=2) / gram.shape[1] / len(rows)
+        spread = np.maximum(spread, ROUNDING * (level**2).mean(axis=0))
         # Rows this near to each other tell of the same steps.
         overlap = max(1.0, (end - first) * len(rows) / (last_row - earliest + 1))
         penalty = (self.ridge * overlap * spread + 1e-300)[:, np.newaxis, np.newaxis] * np.eye(gram.shape[1])

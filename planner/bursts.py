@@ -83,7 +83,8 @@ def still_plan(problem: Problem, plan: MigPlan) -> MigPlan | None:
         return None
     bound = np.inf if plan.bound is None else plan.bound
     still = with_held(facts, held_along(path, nodes), placed, bound, plan.engine, begin_s, plan.work)
-    return replace(still, certificate=plan.certificate, solve_s=plan.solve_s + still.solve_s)
+    told = None if plan.bound is None else still.bound
+    return replace(still, bound=told, certificate=plan.certificate, solve_s=plan.solve_s + still.solve_s)
 
 
 def burst_loss(problem: Problem, plan: MigPlan, still: MigPlan, scenarios: Scenarios) -> float:

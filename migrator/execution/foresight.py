@@ -22,6 +22,7 @@ from migrator.setting import Setting
 from migrator.traffic import Hindsight, Traffic, whole_seconds
 from planner.build import WarmUps
 from planner.plan import MigPlan
+from planner.problem import MOST_NUMBER
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,14 +231,14 @@ def _require_usable(forecast: Forecast, n_steps: int, n_tenants: int) -> None:
     """Raise unless the planner can go by the forecast.
 
     Raises:
-        ValueError: It is of other steps or tenants, or has rates that are negative or not finite.
+        ValueError: It is of other steps or tenants, or has rates that no problem may have.
     """
     if forecast.mean_rps.shape != (n_steps, n_tenants) or len(forecast.paths_rps) < 1:
         raise ValueError(f"a forecast of shape {forecast.mean_rps.shape}; {(n_steps, n_tenants)} is needed")
     for name in ("mean_rps", "quantiles_rps", "paths_rps"):
         values = getattr(forecast, name)
-        if not (np.isfinite(values) & (values >= 0)).all():
-            raise ValueError(f"{name} has values that are negative or not finite")
+        if not ((values >= 0) & (values <= MOST_NUMBER)).all():
+            raise ValueError(f"{name} has values that are negative, not finite or above {MOST_NUMBER:g}")
 
 
 def _within(limit_s: float, call: Callable[[], Forecast]) -> Forecast:

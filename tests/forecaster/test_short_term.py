@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from forecaster.expert import LEVELS
 from forecaster.forecast import FloatArray
@@ -41,6 +42,18 @@ def test_noise_is_not_corrected() -> None:
     history[-1:] = 130.0
     bands = ShortTerm().quantiles_at(history, np.array([1500]), np.array([0]))
     assert abs(bands[0, MEDIAN, 0, 0] - 100) < 4
+
+
+@pytest.mark.parametrize("now_rps", [17.0, 30.0, 0.0])
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-4])
+def test_after_a_past_that_hardly_changed_no_rate_is_foreseen_that_never_was(now_rps: float, noise: float) -> None:
+    for n_since in (1, 5, 20):
+        history = 21 + noise * np.random.default_rng(3).normal(size=(600, 1))
+        history[-n_since:] = now_rps
+        found = ShortTerm().quantiles_at(history, np.array([600]), np.arange(200))[0, :, :, 0]
+        assert min(now_rps, 21) - 0.01 <= found[MEDIAN].min()
+        assert found[MEDIAN].max() <= max(now_rps, 21) + 0.03
+        assert found.max() < 45
 
 
 def test_a_few_refits_serve_all_origins_and_the_last_knows_all() -> None:

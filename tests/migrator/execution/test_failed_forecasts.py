@@ -55,6 +55,10 @@ def raises(made: Forecast) -> Forecast:
     raise RuntimeError("out of memory")
 
 
+def is_huge(made: Forecast) -> Forecast:
+    return replace(made, mean_rps=made.mean_rps + 1e19)
+
+
 def has_nan(made: Forecast) -> Forecast:
     return replace(made, paths_rps=np.where(made.paths_rps > 0, np.nan, 0.0))
 
@@ -82,7 +86,7 @@ def failed_at(folder: Path, fault: Fault, *fails_at: int, planning_s: float = 0.
 
 
 @pytest.mark.parametrize("planning_s", daily([0.0, 3.0], [3.0]))
-@pytest.mark.parametrize("fault", [raises, has_nan, is_short])
+@pytest.mark.parametrize("fault", [raises, has_nan, is_huge, is_short])
 def test_whatever_fails_the_run_goes_on_and_tells(tmp_path: Path, fault: Fault, planning_s: float) -> None:
     log, report = failed_at(tmp_path / "run", fault, *range(100), planning_s=planning_s)
     before_windows = [one.from_step for one in log.of(recorded.ForecastFailed) if one.from_step < 0]

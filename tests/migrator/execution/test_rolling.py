@@ -308,6 +308,39 @@ def test_a_run_that_plans_anew_cut_anywhere_and_resumed_is_the_run_that_was_neve
         assert same(taken_up(tmp_path / "run", policy)) == same(whole)
 
 
+def test_a_layout_that_stays_for_bursts_may_go_on_and_be_resumed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    for name, half in (("vision", 0), ("language", 1)):
+        rates = [2200 if second // 60 % 2 == half else 20 for second in range(1200)]
+        counts = (f"{second},{count}\n" for second, count in enumerate(rng.poisson(rates)))
+        (tmp_path / f"{name}.csv").write_text("second,count\n" + "".join(counts))
+    changes = {
+        "window_s": 120,
+        "windows": 1,
+        "forecast": {"method": "seasonal-naive", "season_s": 120, "history_s": 300, "n_paths": 8},
+        "planner": {
+            "max_schedules": 30,
+            "burst_floor": True,
+            "replan_every_s": 10,
+            "replan_schedules": 8,
+            "planning_s": 0,
+            "replanning_s": 0,
+            "switch_s": 1,
+        },
+        "retraining": {"required": False},
+        "tenants.0.arrivals": {"trace": str(tmp_path / "vision.csv"), "offset_s": 600},
+        "tenants.1": changed(SMALL, {"tenants.0.name": "language", "tenants.0.accuracy.before": 0.7})["tenants"][0],
+        "tenants.1.arrivals": {"trace": str(tmp_path / "language.csv"), "offset_s": 600},
+    }
+    policy = policy_of("migrator")
+    whole = begun(tmp_path / "run", policy, changes=changes)
+    told = [one.record for one in log_in(whole, tmp_path).entries]
+    stays = [index for index, one in enumerate(told) if getattr(getattr(one, "plan", None), "burst_loss", None)]
+    assert any(isinstance(one, recorded.PlanKept) for one in told[stays[0] :])
+    (tmp_path / "run" / EVENTS_FILE).write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert same(taken_up(tmp_path / "run", policy)) == same(whole)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
