@@ -47,7 +47,13 @@ def load_config(path: str | Path, *, set: Mapping[str, object] | None = None) ->
     """
     if not isinstance(set or {}, Mapping):
         raise ConfigError(f"set is {set!r}; a dictionary is needed, as {{'load': 0.8}}")
-    return read_config(Path(path), [f"{key}={_as_yaml(key, value)}" for key, value in (set or {}).items()])
+    return read_config(_path("path", path), [f"{key}={_as_yaml(key, value)}" for key, value in (set or {}).items()])
+
+
+def _path(name: str, value: object) -> Path:
+    if not isinstance(value, str | Path) or value == "":
+        raise MigratorError(f"{name} is {value!r}; a path is needed")
+    return Path(value)
 
 
 def _as_yaml(key: str, value: object) -> str:
@@ -167,7 +173,7 @@ def run(
         policy_of(_name(policy)),
         lambda *_: nullcontext(View()),
         where=OnGpu(),
-        out=None if out is None else Path(out),
+        out=None if out is None else _path("out", out),
         time_limit_s=time_limit_s,
     )
     assert folder is not None
@@ -182,7 +188,7 @@ def load_run(folder: str | Path) -> Run:
     Raises:
         LogError: There is no log of ours, or a damaged one.
     """
-    found = Run(Path(folder))
+    found = Run(_path("folder", folder))
     _ = found.log  # what is wrong with it is said here
     return found
 

@@ -154,7 +154,7 @@ class ArrivalsConfig(Section):
     sort: bool = False
     gaps: Literal["zero", "interpolate", "refuse"] | None = None
     column: Text | None = None
-    rate_rps: NonNegative | None = None
+    rate_rps: Positive | None = None
     offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
     loop: bool = False
     scale: ScaleConfig = ScaleConfig()
@@ -163,6 +163,12 @@ class ArrivalsConfig(Section):
     def _one_source(self) -> ArrivalsConfig:
         if (self.trace is None) == (self.rate_rps is None):
             raise ValueError("give either 'trace' (a name or a file) or 'rate_rps' (Poisson arrivals)")
+        if self.rate_rps is not None:
+            of_files = [key for key in ("format", "sort", "gaps", "column") if getattr(self, key)]
+            if of_files:
+                raise ValueError(f"{of_files[0]} is of trace files, and 'rate_rps' reads none")
+            if self.scale.method not in (None, "poisson"):
+                raise ValueError(f"scale.method is {self.scale.method}; 'rate_rps' is drawn, so that it is poisson")
         return self
 
 
@@ -341,6 +347,8 @@ class ForecastConfig(Section):
     def _networks_have_a_model(self) -> ForecastConfig:
         if self.method in ("informer", "nhits") and self.model is None:
             raise ValueError(f"method {self.method!r} needs a model: {model_text(self.method)}")
+        if self.method not in ("informer", "nhits") and self.model is not None:
+            raise ValueError(f"model is of methods informer and nhits, and method is {self.method!r}; say which")
         return self
 
 

@@ -114,6 +114,11 @@ def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: Wri
             call("small.yaml")  # type: ignore[arg-type]
     with pytest.raises(LogError, match=r"events\.jsonl"):
         migrator.load_run(tmp_path)
+    for wrong in (None, 3, ""):
+        with pytest.raises(MigratorError, match=f"folder is {wrong!r}; a path is needed"):
+            migrator.load_run(wrong)  # type: ignore[arg-type]
+        with pytest.raises(MigratorError, match=f"path is {wrong!r}; a path is needed"):
+            migrator.load_config(wrong)  # type: ignore[arg-type]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "events.jsonl").write_text("{}\n")
     with pytest.raises(MigratorError):
@@ -136,6 +141,7 @@ def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: Wri
         ),
         *(("plan", {"window": wrong}, "window is ") for wrong in (1.5, "1", -1)),
         ("run", {"policy": 3}, "policy is 3"),
+        *(("run", {"out": wrong}, f"out is {wrong!r}; a path is needed") for wrong in (3, "", b"run")),
         ("compare", {"policies": [3]}, "policy is 3"),
     ],
 )

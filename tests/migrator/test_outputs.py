@@ -115,7 +115,12 @@ def test_a_pipe_that_nobody_reads_is_an_error_and_not_waited_for(tmp_path: Path)
     ],
 )
 def test_what_a_config_names_is_not_written_over(call, write_config, tmp_path: Path, words: str, path: str) -> None:
-    names = {"profiles": "table.csv", "forecast.model": "model", "tenants.1.arrivals.trace": "trace.csv"}
+    names = {
+        "profiles": "table.csv",
+        "forecast.method": "nhits",
+        "forecast.model": "model",
+        "tenants.1.arrivals.trace": "trace.csv",
+    }
     config = write_config(names)
     file = tmp_path / path
     file.parent.mkdir(exist_ok=True)

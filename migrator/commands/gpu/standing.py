@@ -27,7 +27,17 @@ from migrator.console import complain, counted, escape, output, print_json, warn
 from migrator.errors import ExitCode
 from migrator.views.fitted import print_fitted
 
-LayoutText = Annotated[str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.")]
+
+def _some(text: str) -> str:
+    """Refuse a layout of nothing, as an unset variable of a shell gives."""
+    if not text.strip(", "):
+        raise typer.BadParameter("names no placement; `migrator gpu clear` destroys all that is ours")
+    return text
+
+
+LayoutText = Annotated[
+    str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.", callback=_some)
+]
 
 
 def layout_in(text: str, model: GpuModel) -> Layout:

@@ -147,7 +147,7 @@ def test_what_is_missing_is_one_line_and_exit_code_4(call, a100: StandIn, backen
     assert message in err
 
 
-@pytest.mark.parametrize("layout", ["2g.10gb@1", "9g.99gb@0", "1g.5gb", "3g.20gb@0,1g.5gb@2", "x"])
+@pytest.mark.parametrize("layout", ["2g.10gb@1", "9g.99gb@0", "1g.5gb", "3g.20gb@0,1g.5gb@2", "x", "", " , "])
 def test_a_layout_that_cannot_be_is_bad_input(call, a100: StandIn, layout: str) -> None:
     code, _, err = call("gpu", "apply", layout)
     assert (code, err.count("\n")) == (2, 1)
