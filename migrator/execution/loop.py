@@ -387,12 +387,15 @@ class Loop:
 
 
 def log_of(run: Loop, config: Config, into: Path | None = None) -> ReadLog:
-    """The log of a run that is carried out now; it lies in the new folder ``into``, if one is given, else nowhere."""
+    """The log of a run that is carried out now; it lies in the new folder ``into``, if one is given, else nowhere.
+
+    Only one that lies somewhere tells when it was begun and by which version.
+    """
     with TemporaryDirectory() as folder:
         path = into or Path(folder) / "run"
         text = config_yaml(config)
         with RunLog(path, text) as log:
-            run.carry_out(log, events.wall(config_sum(text)))
+            run.carry_out(log, None if into is None else events.wall(config_sum(text)))
         return read_log(path)
 
 
