@@ -75,7 +75,7 @@ class Traffic(Protocol):
 def whole_seconds(seconds: float, step_s: float) -> int:
     """The most steps that fit into these seconds and last full seconds together."""
     n_steps = math.floor((math.floor(seconds + _EPS_S) + _EPS_S) / step_s)
-    while abs(n_steps * step_s - round(n_steps * step_s)) > _EPS_S:
+    while n_steps > 0 and abs(n_steps * step_s - round(n_steps * step_s)) > _EPS_S:
         n_steps -= 1
     return n_steps
 
