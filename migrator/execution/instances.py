@@ -515,11 +515,14 @@ class Instances:
     def _will_stand(self, planned: PlannedWindow, step: int, from_s: float) -> PhysicalState | None:
         """What will serve, or start to, at a later step of the plan in force; ``None`` if that cannot be told.
 
-        A change that waits for a late retraining is not made by then.
+        A change that waits for a late retraining is not made by then; no plan knows of one of the last window's.
         """
         step_s = self._setting.config.step_s
-        standing = self._standing(from_s)
-        if self._due and self._due_s() < from_s and not self._applier.is_blocked(self._due[0]):
+        standing, is_due = self._standing(from_s), bool(self._due) and self._due_s() < from_s
+        is_blocked = is_due and self._applier.is_blocked(self._due[0])
+        if is_blocked and self._applier.training_from_s(planned.window - 1):
+            return None
+        if is_due and not is_blocked:
             if self._held_up is not None:
                 return None
             ready = {(item.placement, name): item.serve_step for item in standing.held for name in item.members}

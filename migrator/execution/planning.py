@@ -32,7 +32,7 @@ from planner.build import PoolTerms, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
 from planner.floors import is_better, without_multipliers
 from planner.partition import Judged, Partition, choose, in_order
-from planner.plan import AnyCertificate, Lifetime, MigPlan, Status
+from planner.plan import AnyCertificate, Lifetime, MigPlan, Status, next_epoch_step
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
     Owner,
@@ -124,7 +124,9 @@ class PlannedWindow:
 
     def with_lifetimes(self, lifetimes: Iterable[Lifetime]) -> PlannedWindow:
         """The window as if its plan had these."""
-        return replace(self, plan=replace(self.plan, lifetimes=tuple(lifetimes)))
+        own = tuple(lifetimes)
+        epoch_step = max(self.plan.next_epoch_step, next_epoch_step(self.problem, own, self.problem.n_steps))
+        return replace(self, plan=replace(self.plan, lifetimes=own, next_epoch_step=epoch_step))
 
 
 def plan_window(
@@ -365,13 +367,28 @@ def with_begun(planned: PlannedWindow, owners: Container[Owner], step: int) -> P
 
 
 def with_ends(planned: PlannedWindow, end_steps: Mapping[Owner, int], step: int) -> PlannedWindow:
-    """The window as if these retrainings, begun before ``step``, were to end, or had ended, at these steps."""
-    return planned.with_lifetimes(
-        replace(item, serve_step=min(item.serve_step, end_steps[item.owner]), end_step=end_steps[item.owner])
-        if item.owner in end_steps and item.create_step < step
-        else item
-        for item in planned.plan.lifetimes
-    )
+    """The window as if these retrainings, begun before ``step``, were to end, or had ended, at these steps.
+
+    A change that would end one of them sooner waits for it, and those after it keep their distance to it, or an epoch.
+    What then comes too late for the window is left out.
+    """
+    lifetimes, n_steps, epoch_steps = planned.plan.lifetimes, planned.problem.n_steps, planned.problem.epoch_steps
+    known = {item: end_steps[item.owner] for item in lifetimes if item.owner in end_steps and item.create_step < step}
+    made = dict[int, int]()
+
+    def went(item: Lifetime) -> Lifetime:
+        if item in known:
+            return replace(item, serve_step=min(item.serve_step, known[item]), end_step=known[item])
+        late = made[item.create_step] - item.create_step
+        end_step = min(made.get(item.end_step, n_steps), n_steps) if item.is_inference else item.end_step + late
+        return replace(item, create_step=item.create_step + late, serve_step=item.serve_step + late, end_step=end_step)
+
+    last = -epoch_steps
+    for change in sorted({at for item in lifetimes for at in (item.create_step, item.end_step) if at < n_steps}):
+        ended = (went(item).end_step for item in lifetimes if item.end_step == change and not item.is_inference)
+        made[change] = max(change, made.get(last, last) + min(change - last, epoch_steps), *ended)
+        last = change
+    return planned.with_lifetimes(item for item in map(went, lifetimes) if item.create_step < item.end_step <= n_steps)
 
 
 def _answer(

@@ -31,6 +31,12 @@ CASES: dict[str, dict[str, Any]] = {
         "tenants.0.accuracy": [{"before": 0.6, "after": 0.95}, {"before": 0.75, "after": 0.95}],
         "estimates.time_bias": -0.9,
     },
+    "asked anew": {
+        **BUSY,
+        "tenants.0.retraining.samples": 12000,
+        "estimates.time_bias": -0.3,
+        "planner.replan_every_s": 5,
+    },
     "early": {**BUSY, "tenants.0.retraining.samples": 12000, "estimates.time_bias": 0.3},
     "costly": {"estimates.cost_gpu_s": 3.0, "estimates.delay_s": 10},
     "flattered": {"estimates.accuracy_bias": -0.2},
@@ -136,6 +142,13 @@ def test_nobody_stops_serving_while_a_change_waits(logs) -> None:
     for event in logs["late"].of(recorded.Change):
         ends_s = {item.end_s for item in event.stopped}
         assert ends_s <= {event.begin_s}
+
+
+def test_the_rest_is_planned_anew_while_a_change_waits(logs) -> None:
+    waits = [(event.planned_s + 1, event.begin_s) for event in logs["asked anew"].of(recorded.Change)]
+    kept = logs["asked anew"].of(recorded.PlanKept)
+    assert [one.error for one in kept if one.error] == []
+    assert any(from_s < one.asked_s < to_s for from_s, to_s in waits for one in kept)
 
 
 def test_changes_after_one_that_waited_keep_their_distance(logs) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -11,11 +12,14 @@ from migrator.execution.planning import Solving, require_plan, with_begun, with_
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
-from planner.plan import Lifetime, Status
+from planner.plan import Lifetime, Rule, Status
 from planner.problem import Owner, Reconfiguration, Task
-from planner.replan import remaining_problem
+from planner.replan import remaining_plan, remaining_problem
+from planner.solve import solve
+from planner.verify import verify
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_posing import at, plan_of
+from tests.planner.problems import physical_problem
 
 
 def assembled() -> tuple[Setting, RecordedTraffic]:
@@ -98,6 +102,51 @@ def test_a_retraining_that_goes_on_is_not_over_for_the_plan() -> None:
     setting, traffic = assembled()
     (window, *_) = plan_through(setting, traffic, 0)
     assert with_ends(replace(window, plan=plan), {}, 4).plan == plan
+
+
+def test_a_change_waits_for_a_retraining_that_is_late_and_later_ones_for_the_change() -> None:
+    tenant, other = Owner("vision", Task.INFERENCE), Owner("language", Task.INFERENCE)
+    own = Owner("vision", Task.RETRAINING)
+    (window, *_) = plan_through(*assembled(), 0)
+    plan = plan_of(
+        Lifetime(at("1g.10gb@0"), own, 2, 5, 9, "full"),
+        Lifetime(at("1g.10gb@1"), tenant, 0, 0, 9),
+        Lifetime(at("1g.10gb@2"), other, 0, 0, 30),
+        Lifetime(at("1g.10gb@0"), tenant, 9, 12, 14),
+        Lifetime(at("1g.10gb@0"), other, 14, 17, 29),
+        Lifetime(at("1g.10gb@1"), Owner("language", Task.RETRAINING), 14, 17, 25, "full"),
+        Lifetime(at("1g.10gb@0"), tenant, 29, 32, 30),
+    )
+    epoch_steps = window.problem.epoch_steps
+    assert epoch_steps == 3
+    for end_step, second in {9: 14, 10: 14, 12: 15}.items():
+        late = with_ends(replace(window, plan=plan), {own: end_step}, 8).plan.lifetimes
+        serving = [("0", 2, end_step), ("1", 0, end_step), ("2", 0, 30), ("0", end_step, second)]
+        serving += [("0", second, 29), ("1", second, second + 11), ("0", 29, 30)]
+        assert [(str(item.placement)[-1], item.create_step, item.end_step) for item in late] == serving
+        assert [item.serve_step - item.create_step for item in late] == [3, 0, 0, 3, 3, 3, 3]
+    too_late = with_ends(replace(window, plan=plan), {own: 20}, 8).plan.lifetimes  # the other one would end at 34
+    assert [(item.create_step, item.end_step) for item in too_late[3:]] == [(20, 23), (23, 30)]
+    over = with_ends(replace(window, plan=plan), {own: 30}, 8).plan.lifetimes
+    assert [(item.create_step, item.end_step) for item in over] == [(2, 30), (0, 30), (0, 30)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_plan_can_be_followed_on_while_a_retraining_is_late(seed: int) -> None:
+    (window, *_) = plan_through(*assembled(), 0)
+    problem = physical_problem(seed, 12)
+    plan = solve(problem)
+    runs = [item for item in plan.lifetimes if not item.is_inference and item.end_step < 11]
+    for run, extra in product(runs, (1, 3)):
+        for step in range(run.create_step + 1, min(run.end_step + extra, 12)):
+            planned = with_ends(
+                replace(window, problem=problem, plan=plan), {run.owner: min(12, run.end_step + extra)}, step
+            )
+            rest, left = remaining_problem(problem, planned.plan, step), remaining_plan(planned.plan, step)
+            assert {run.tenant: run.end_step for run in rest.physical_initial.retrainings}[run.owner.tenant] > 0
+            broken = verify(rest, left).broken_rules
+            lost = len(planned.plan.lifetimes) < len(plan.lifetimes)  # another retraining came too late
+            assert [one for one in broken if one.rule not in (Rule.OBJECTIVE, *[Rule.RETRAINING] * lost)] == []
 
 
 def test_plans_one_after_the_other_skip_and_fall_behind() -> None:
