@@ -50,7 +50,7 @@ class Figures:
         outage_s: Seconds in which nothing could serve the tenant (summed over tenants in totals).
         capacity_lost_s: Seconds of the whole GPU's compute that were held by inference instances not
             serving yet (creation, start-up) or no more (draining, destruction); of a pool's, each member's equal part.
-        late_ready_s: Seconds by which instances were ready later than planned, summed.
+        late_ready_s: Seconds by which instances were ready later than planned, summed; of a pool's, each member's part.
         retrainings: Retrainings that began; without instances, those that ended.
     """
 
@@ -321,7 +321,7 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
             reconfigured_at=frozenset(moment_s for moment_s, begun, ended in moved if begun or ended),
             outage_s=_uncovered_s([*serving[window, name], *blind], begin_s, begin_s + log.header.window_s),
             capacity_lost_s=idle_s / log.header.compute_slices,
-            late_ready_s=sum(item.ready.late_ready_s for item in workers if item.ready is not None),
+            late_ready_s=sum(item.ready.late_ready_s / len(item.members) for item in workers if item.ready is not None),
             retrainings=sum(item.task == RETRAINING for item in workers),
         )
 

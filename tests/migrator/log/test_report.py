@@ -86,8 +86,8 @@ def test_what_an_instance_of_a_pool_loses_is_split_among_its_members() -> None:
             records.change(0, -9.0, [started("x", -9.0) | shared]),
             *(ready(0, "x", -5.0, tenant=name) for name in ("a", "b")),
             records.change(0, 4.0, [started("y", 4.5) | shared], [stopped("x", 4.0, 4.5) | shared]),
-            ready(0, "y", 6.5, tenant="a"),
-            ready(0, "y", 8.5, tenant="b"),
+            ready(0, "y", 6.5, late_s=0.5, tenant="a"),
+            ready(0, "y", 8.5, late_s=2.5, tenant="b"),
             records.window_finished(0, a=counted, b=counted),
         )
     )
@@ -95,6 +95,7 @@ def test_what_an_instance_of_a_pool_loses_is_split_among_its_members() -> None:
     assert {name: own.capacity_lost_s for name, own in found.tenants.items()} == {"a": 1.25, "b": 2.25}
     assert found.total is not None
     assert found.total.capacity_lost_s == 0.5 + 2.0 + 2.0 / 2
+    assert found.total.late_ready_s == (0.5 + 2.5) / 2
 
 
 def test_an_outage_is_split_between_its_windows() -> None:
