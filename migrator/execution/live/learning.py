@@ -97,6 +97,24 @@ class _Learner:
         assert self.config.learning is not None
         return self.config.learning
 
+    def experience(self, window: int) -> int:
+        """Whose data the window's retraining takes."""
+        return min(window + 1, len(self.prepared.n_samples) - 1)
+
+    @property
+    def fewest(self) -> int:
+        """The fewest samples that one of its retrainings is to take; of those that say none, all that there are."""
+        own = self.prepared.n_samples[self.experience(0)]
+        return min(own if way.n_samples is None else way.n_samples for way in options_of(self.config).values())
+
+    @property
+    def spare(self) -> float:
+        """How many times as long as the profile says a retraining is taken to last before one has been seen.
+
+        Where the data has fewer samples than any is to take, those.
+        """
+        return SPARE * min(1.0, self.prepared.n_samples[self.experience(0)] / self.fewest)
+
 
 class LiveModels:
     """As :class:`migrator.execution.models.Models`, with measured accuracies.
@@ -148,7 +166,15 @@ class LiveModels:
             if one.began_with.startswith("random ("):
                 warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {one.began_with}")
             first = Served(Path(one.weights), "first", one.accuracy)
-            self._learners[tenant.name] = _Learner(tenant, entry, one, served.get(tenant.name) or first)
+            learner = _Learner(tenant, entry, one, served.get(tenant.name) or first)
+            n_there = one.n_samples[learner.experience(0)]
+            if n_there < learner.fewest:
+                least, data = f"{learner.fewest:,} samples or more", learner.learning.benchmark
+                warn(
+                    f"tenants.{entry.name}: retrainings are to take {least}; {data} has {n_there:,} for a window, and "
+                    "they take no more"
+                )
+            self._learners[tenant.name] = learner
 
     # --- what the loop asks
 
@@ -234,7 +260,7 @@ class LiveModels:
     ) -> RetrainingJob:
         """The retraining with a window's data by this option, from the weights that are served."""
         one = self._learners[tenant]
-        number = min(window + 1, len(one.prepared.n_samples) - 1)
+        number = one.experience(window)
         return self._job_of(one.config, one.served.file, experience=number, out=out, time_s=time_s, option=option)
 
     def out(self, tenant: str, window: int, attempt: int) -> Path:
@@ -347,7 +373,7 @@ class LiveModels:
             assert found.raw is not None
             one.raw[window] = found.raw
             source = f"measured in {found.took_s:.2f} s"
-        factor = median(one.slowness) if one.slowness else SPARE
+        factor = median(one.slowness) if one.slowness else one.spare
         # As the log has it, so that plans can be checked from there.
         seconds = {name: round(factor * s, RATE_DIGITS) for name, s in one.tenant.retraining_time_s.items()}
         profiling_s = MappingProxyType(dict.fromkeys(seconds, 0.0))

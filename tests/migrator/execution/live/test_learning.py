@@ -107,6 +107,22 @@ def test_what_a_profiler_measured_is_what_plans_are_told(site: Profilers) -> Non
     assert {asked["budget_s"] for asked in site.asked} == {6.0}  # the config leaves 8 s, loading takes 2 of them
 
 
+@pytest.mark.parametrize(("n_there", "options", "share"), [(400, (), 1.0), (100, (), 0.25), (100, OPTIONS[:1], 0.5)])
+def test_where_the_data_has_fewer_samples_than_asked_for_a_retraining_is_taken_to_be_as_much_shorter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], n_there: int, options: Sequence[Mapping[str, Any]], share: float
+) -> None:
+    site = Profilers(tmp_path, replace(PREPARED, n_samples=(400, *(n_there,) * 4)))
+    made = models(site, options)
+    said = f"tenants.turned: retrainings are to take {200 if options else 400} samples or more; digits-rotated has 100"
+    assert (said in " ".join(capsys.readouterr().err.split())) == (share < 1)
+    site.writes = MEASURED
+    made.open(0)
+    seconds = made._learners["turned"].tenant.retraining_time_s
+    assert made.estimates[0].retraining_s == {
+        name: pytest.approx(SPARE * share * s, abs=1e-4) for name, s in seconds.items()
+    }
+
+
 def test_what_is_still_being_measured_is_asked_for_again_until_the_next_window_is(site: Profilers) -> None:
     made = models(site)
     site.writes, site.takes_long = MEASURED, True
