@@ -320,7 +320,8 @@ class Applier:
         under_way = (live for live in self._live.values() if live.holds_up and live.window == window)
         return {live.owner: live.worker().expected_s for live in under_way}
 
-    def serving_from_s(self, now_s: float) -> tuple[tuple[Placement, Owner, float], ...]:
+    @property
+    def serving_from_s(self) -> tuple[tuple[Placement, Owner, float], ...]:
         """Of each instance that serves or starts to: where it is, whose, and when all in it are or should be ready.
 
         Members of a pool whose workers were given up are not among the owners.
@@ -330,7 +331,7 @@ class Applier:
             workers = {name: worker for name, worker in live.workers.items() if not worker.is_over}
             if live.is_inference and workers:
                 first, *others = workers
-                ready_s = max(self._expected_s(worker, now_s) for worker in workers.values())
+                ready_s = max(map(self._expected_s, workers.values()))
                 found.append((live.placement, Owner(first, Task.INFERENCE, tuple(others)), ready_s))
         return tuple(found)
 
@@ -667,11 +668,11 @@ class Applier:
             self.failed(live)
         return overdue
 
-    def _expected_s(self, worker: Worker, now_s: float) -> float:
+    def _expected_s(self, worker: Worker) -> float:
         """When it is ready; one that should be ready by now and is not takes another start from now on."""
-        if worker.servers or worker.expected_s >= now_s:
+        if worker.servers or worker.expected_s >= self.now_s:
             return worker.expected_s
-        return now_s + self._tenants[worker.owner.tenant].worker_start.planned_s(1)
+        return self.now_s + self._tenants[worker.owner.tenant].worker_start.planned_s(1)
 
     def _leaving(self, step: OwnedTransition[Owner], change: Change) -> list[Placement]:
         """Where the change ends what runs in an instance."""

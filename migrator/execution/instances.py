@@ -348,7 +348,7 @@ class Instances:
     def _standing(self, start_s: float) -> PhysicalState:
         """What serves, or starts to; what would not go stays a while, unless a tenant has nothing to serve with."""
         step_s = self._setting.config.step_s
-        state = state_of(self._applier.serving_from_s(start_s), start_s, step_s)
+        state = state_of(self._applier.serving_from_s, start_s, step_s)
         if {name for item in state.held for name in item.members} != set(self._names):
             held = tuple(replace(item, serve_step=0) for item in state.held)  # what starts is not waited for
             return replace(state, held=held, next_epoch_step=0)
@@ -477,8 +477,7 @@ class Instances:
         state = replan.planned.problem.physical_initial
         assert state is not None
         expected = {(item.placement, item.members) for item in state.held}
-        serving = self._applier.serving_from_s(self._applier.now_s)
-        holding = {(placement, owner.members) for placement, owner, _ in serving}
+        holding = {(placement, owner.members) for placement, owner, _ in self._applier.serving_from_s}
         ended = {owner.tenant for owner in self._trained | self._applier.failed_retrainings}
         return holding != expected or not ended.isdisjoint(item.tenant for item in state.retrainings)
 
@@ -534,7 +533,8 @@ class Instances:
                 )
                 for item in promised.held
             )
-            return replace(promised, held=held)
+            epoch_step = max([promised.next_epoch_step, *(item.serve_step for item in held)])
+            return replace(promised, held=held, next_epoch_step=epoch_step)
         if self._held_up is None:
             return standing
         epoch_s = self._held_up.begin_s + planned.problem.epoch_steps * step_s
