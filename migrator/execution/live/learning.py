@@ -102,18 +102,22 @@ class _Learner:
         return min(window + 1, len(self.prepared.n_samples) - 1)
 
     @property
-    def fewest(self) -> int:
+    def n_there(self) -> int:
+        """How many samples the first window's data has."""
+        return self.prepared.n_samples[self.experience(0)]
+
+    @property
+    def n_fewest(self) -> int:
         """The fewest samples that one of its retrainings is to take; of those that say none, all that there are."""
-        own = self.prepared.n_samples[self.experience(0)]
-        return min(own if way.n_samples is None else way.n_samples for way in options_of(self.config).values())
+        return min(way.n_samples or self.n_there for way in options_of(self.config).values())
 
     @property
     def spare(self) -> float:
         """How many times as long as the profile says a retraining is taken to last before one has been seen.
 
-        Where the data has fewer samples than any is to take, those.
+        Less than :data:`SPARE` where the data has fewer samples than any is to take.
         """
-        return SPARE * min(1.0, self.prepared.n_samples[self.experience(0)] / self.fewest)
+        return SPARE * min(1.0, self.n_there / self.n_fewest)
 
 
 class LiveModels:
@@ -167,12 +171,11 @@ class LiveModels:
                 warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {one.began_with}")
             first = Served(Path(one.weights), "first", one.accuracy)
             learner = _Learner(tenant, entry, one, served.get(tenant.name) or first)
-            n_there = one.n_samples[learner.experience(0)]
-            if n_there < learner.fewest:
-                least, data = f"{learner.fewest:,} samples or more", learner.learning.benchmark
+            if learner.n_there < learner.n_fewest:
+                least, data = f"{learner.n_fewest:,} samples or more", learner.learning.benchmark
                 warn(
-                    f"tenants.{entry.name}: retrainings are to take {least}; {data} has {n_there:,} for a window, and "
-                    "they take no more"
+                    f"tenants.{entry.name}: retrainings are to take {least}; {data} has {learner.n_there:,} for a "
+                    "window, and they take no more"
                 )
             self._learners[tenant.name] = learner
 
