@@ -18,9 +18,9 @@ from planner.policies.shares import (
     Shares,
     ShareTenant,
     Switching,
-    best_answer,
     least_shares,
 )
+from planner.policies.worth import best_answer
 from planner.problem import Owner
 
 

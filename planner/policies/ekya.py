@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from planner.arrays import Int64s
 from planner.policies.policy import Batching, Knows, Traits
 from planner.policies.shares import (
     QUANTA,
@@ -12,13 +15,11 @@ from planner.policies.shares import (
     Moment,
     SharePolicy,
     Shares,
-    ShareTenant,
     Switching,
-    best_answer,
-    expected_worth,
     least_shares,
 )
-from planner.problem import Owner
+from planner.policies.worth import as_held, best_answer, expected_worth, expected_worths
+from planner.problem import Owner, Task
 
 
 @dataclass(frozen=True)
@@ -55,19 +56,23 @@ class Ekya(SharePolicy):
     def shares(self, moment: Moment) -> Shares:
         """What the thief ends with; the best of where it may begin."""
         mean_rps = _mean_rps(moment)
-        ends = [self._robbed(moment, mean_rps, held) for held in _starts(moment)]
+        ends = [_robbed(moment, mean_rps, held) for held in _starts(moment)]
         return max(ends, key=lambda end: end[0])[1]
 
-    @staticmethod
-    def _robbed(moment: Moment, mean_rps: Sequence[float], held: dict[Owner, int]) -> tuple[float, dict[Owner, int]]:
-        """What is left when no theft is worth anything any more, and what that is worth."""
-        value = expected_worth(moment, mean_rps, held)
-        while True:
-            tried = ((expected_worth(moment, mean_rps, stolen), stolen) for stolen in _thefts(moment.tenants, held))
-            best, stolen = max(tried, key=lambda item: item[0], default=(value, held))
-            if best <= value + 1e-9 * abs(value):
-                return value, held
-            value, held = best, stolen
+
+def _robbed(moment: Moment, mean_rps: Sequence[float], shares: Shares) -> tuple[float, Shares]:
+    """What is left when no theft is worth anything any more, and what that is worth."""
+    held = as_held(moment, shares)
+    place_of = {tenant.name: 2 * m for m, tenant in enumerate(moment.tenants)}
+    tasks = np.array([place_of[owner.tenant] + (owner.task is Task.RETRAINING) for owner in shares])
+    value = expected_worth(moment, mean_rps, shares)
+    while len(thefts := _thefts(held, tasks)):
+        worths = expected_worths(moment, mean_rps, thefts)
+        best = int(worths.argmax())
+        if worths[best] <= value + 1e-9 * abs(value):
+            break
+        value, held = float(worths[best]), thefts[best]
+    return value, dict(zip(shares, held.ravel()[tasks].tolist(), strict=True))
 
 
 def _mean_rps(moment: Moment) -> list[float]:
@@ -99,13 +104,17 @@ def _equal(least: Mapping[Owner, int]) -> dict[Owner, int]:
     return held
 
 
-def _thefts(tenants: tuple[ShareTenant, ...], held: dict[Owner, int]) -> list[dict[Owner, int]]:
-    """Every way in which one task takes one to four quanta from another; inference keeps one."""
-    least = {tenant.inference: 1 for tenant in tenants}
-    return [
-        {**held, thief: held[thief] + quanta, victim: held[victim] - quanta}
-        for thief in held
-        for victim in held
-        for quanta in range(1, 5)
-        if thief != victim and held[victim] - quanta >= least.get(victim, 0)
-    ]
+def _thefts(held: Int64s, tasks: Int64s) -> Int64s:
+    """What is held after every theft of one to four quanta by one task from another; inference keeps one.
+
+    Args:
+        held: Before, ``(n_tenants, 2)``.
+        tasks: The places in it of the tasks that may have a share, thieves and victims in this order.
+    """
+    thief, victim, quanta = (axis.ravel() for axis in np.meshgrid(tasks, tasks, np.arange(1, 5), indexing="ij"))
+    may_be = (thief != victim) & (held.ravel()[victim] - quanta >= (victim + 1) % 2)
+    n, thief, victim, quanta = int(may_be.sum()), thief[may_be], victim[may_be], quanta[may_be]
+    after = np.tile(held.ravel(), (n, 1))
+    after[np.arange(n), thief] += quanta
+    after[np.arange(n), victim] -= quanta
+    return after.reshape(n, *held.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -218,82 +218,6 @@ class SharePolicy(AnyPolicy):
     def answer(self, moment: Moment) -> Answer:
         """All that is settled from now on: by default shares side by side, retrainings by their first option."""
         return Answer(self.shares(moment))
-
-
-def best_answer(moment: Moment, shares: Callable[[Moment], Shares], mean_rps: Sequence[float]) -> Answer:
-    """Of the ways to retrain, and of turns where they may be taken, those with which the shares are worth most.
-
-    The shares are asked for anew for whatever is tried, and judged by :func:`expected_worth`. Other ways to retrain are
-    tried tenant by tenant, as long as one is better. Ties go side by side, and to the first option.
-    """
-    choosing = [tenant for tenant in moment.tenants if len(tenant.options) > 1]
-    may_take_turns = all(tenant.turns_rps is not None for tenant in moment.tenants)
-    if not choosing and not may_take_turns:
-        return Answer(shares(moment))
-
-    def tried(options: Mapping[str, str], *, in_turns: bool) -> tuple[float, Answer]:
-        settled = moment.if_settled(options, in_turns=in_turns)
-        found = shares(settled)
-        return expected_worth(settled, mean_rps, found), Answer(found, in_turns, options)
-
-    best_worth, best = tried({}, in_turns=False)
-    for in_turns in (False, True) if may_take_turns else (False,):
-        worth, found = tried({}, in_turns=True) if in_turns else (best_worth, best)
-        is_better = True
-        while is_better:
-            is_better = False
-            for tenant in choosing:
-                first = tenant.options[0].name
-                for option in tenant.options:
-                    if option.name == found.options.get(tenant.name, first):
-                        continue
-                    other_worth, other = tried({**found.options, tenant.name: option.name}, in_turns=in_turns)
-                    if other_worth > worth + 1e-9 * abs(worth):
-                        worth, found, is_better = other_worth, other, True
-        if worth > best_worth + 1e-9 * abs(best_worth):
-            best_worth, best = worth, found
-    return best
-
-
-def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) -> float:
-    """Right answers in time to the window's end, weighted, and what the models are worth beyond it.
-
-    With arrivals of ``mean_rps`` by tenant. Shares of an ended retraining go to the first one that is due, has none,
-    and ends with them, else back to the tenant. One that is due and does not end costs as much as all of the window may
-    be worth. As published every retraining is taken to disturb the others to the end, run or not.
-    """
-    tenants, left_s, begin_s, total = moment.tenants, moment.left_s, 0.0, 0.0
-    serving = [shares[tenant.inference] for tenant in tenants]
-    running: dict[int, tuple[int, float]] = {}  # by place of the tenant: its retraining's share, and when it ends
-    waiting, ended = [], set[int]()
-    for index, tenant in enumerate(tenants):
-        quanta = shares.get(tenant.retraining, 0)
-        if tenant.is_to_retrain and tenant.training_s(quanta) < math.inf:
-            running[index] = (quanta, tenant.training_s(quanta))
-        elif tenant.is_to_retrain and tenant.is_due:
-            waiting.append(index)
-    while begin_s < left_s:
-        end_s = min([left_s, *(end_s for _, end_s in running.values())])
-        for index, (tenant, rate_rps) in enumerate(zip(tenants, mean_rps, strict=True)):
-            rates = tenant.rate_rps if moment.as_published else tenant.rate_while(len(running))
-            accuracy = tenant.accuracy_after if index in ended else tenant.accuracy_before
-            total += tenant.weight * accuracy * min(rate_rps, float(rates[serving[index]])) * (end_s - begin_s)
-        begin_s = end_s
-        for index in [index for index, (_, own_s) in running.items() if own_s == end_s < left_s]:
-            quanta, _ = running.pop(index)
-            ended.add(index)
-            follower = next((one for one in waiting if end_s + tenants[one].training_s(quanta) < left_s), None)
-            if follower is not None:
-                waiting.remove(follower)
-                running[follower] = (quanta, end_s + tenants[follower].training_s(quanta))
-            else:
-                serving[index] += quanta
-    n_missed = sum(
-        tenant.is_due and tenant.is_to_retrain and index not in ended for index, tenant in enumerate(tenants)
-    )
-    all_s = sum(tenant.weight * rate_rps for tenant, rate_rps in zip(tenants, mean_rps, strict=True)) * left_s
-    most = 1.0 + all_s + sum(max(tenant.salvage) for tenant in tenants)
-    return total + sum(tenant.salvage[index in ended] for index, tenant in enumerate(tenants)) - n_missed * most
 
 
 def least_shares(moment: Moment) -> dict[Owner, int]:

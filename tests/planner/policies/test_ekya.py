@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from share_moments import moment_of, moments, share_tenant, with_options, with_turns
 
 from planner.policies.ekya import Ekya
-from planner.policies.shares import QUANTA, Moment, RetrainingStage, Shares, expected_worth, violation
+from planner.policies.shares import QUANTA, Moment, RetrainingStage, Shares, violation
+from planner.policies.worth import expected_worth
 from planner.problem import Owner
 
 EITHER_WAY = pytest.mark.parametrize("as_published", [False, True])

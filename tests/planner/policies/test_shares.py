@@ -18,12 +18,11 @@ from planner.policies.shares import (
     RetrainingStage,
     Shares,
     ShareTenant,
-    best_answer,
-    expected_worth,
     least_shares,
     training_in_turns,
     violation,
 )
+from planner.policies.worth import best_answer, expected_worth
 from planner.problem import Owner, Task
 
 A, B = share_tenant("a"), share_tenant("b", training_s=20.0)
