@@ -28,7 +28,7 @@ help:
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
 	@echo "make demo-share   the same with two models that take turns in shared instances, then the same requests simulated: five minutes"
 	@echo "make test    set up, then run the tests"
-	@echo "make test-long    more seeds of what make test has, what takes the oracles long, and a few long tests: twelve minutes"
+	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"
 	@echo "make check   ruff, formatting, mypy, import contracts; limits, links and commands of the documentation"
@@ -77,7 +77,7 @@ test: $(STAMP) $(NEWEST)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-long: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m long
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'long or hypothesis'
 
 # The registry's ordinary builds: those of torch and torchvision for the CPU alone do not go together.
 # A variable, as a comma would end the argument of a call.

@@ -23,8 +23,14 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No test is timed: how long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("daily", UNTIMED, max_examples=30)
+settings.register_profile("long", UNTIMED, max_examples=100)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have ``make test-long`` draw more examples."""
+    settings.load_profile("long" if "hypothesis" in config.option.markexpr else "daily")
 
 
 @pytest.fixture(scope="session", autouse=True)

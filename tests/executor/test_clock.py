@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.clock import Clock, VirtualClock, WallClock
+from tests.seeds import examples
 
 
 def test_virtual_clock_starts_where_it_is_told_to() -> None:
@@ -29,7 +30,7 @@ def test_sleeping_until_the_past_returns_at_once() -> None:
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1))
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=examples(100))
 def test_clock_shows_the_latest_time_slept_until(times_s: list[float]) -> None:
     clock = VirtualClock(-1e9)
     for time_s in times_s:

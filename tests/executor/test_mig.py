@@ -15,6 +15,7 @@ from executor.mig import (
     owned_transition,
     transition,
 )
+from tests.seeds import examples
 
 ALL_MODELS = tuple(map(gpu_model, gpu_model_names()))
 SEVEN_SLICE_MODELS = tuple(model for model in ALL_MODELS if model.compute_slices == 7)
@@ -169,7 +170,7 @@ def test_another_models_profile_fits_nothing() -> None:
 
 
 @given(st.sampled_from(A100.layouts(with_double_memory(A100))), st.data())
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 def test_every_part_of_a_layout_is_a_layout(layout: Layout, data: st.DataObject) -> None:
     left_out = data.draw(st.sets(st.sampled_from(layout.placements))) if len(layout) else set()
     assert A100.fits(placement for placement in layout if placement not in left_out)

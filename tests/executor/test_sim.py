@@ -19,6 +19,7 @@ from executor.errors import (
 from executor.gpu import GpuInstance, PartialChangeError
 from executor.mig import GpuModel, Placement
 from executor.sim import Faults, OthersInstance, SimGpu
+from tests.seeds import examples
 
 A100 = gpu_model("a100-40gb")
 
@@ -442,7 +443,7 @@ class SimGpuMachine(RuleBasedStateMachine):
         assert self.clock.now_s == pytest.approx(self.now_s)
 
 
-SimGpuMachine.TestCase.settings = settings(derandomize=True, max_examples=60, stateful_step_count=40)
+SimGpuMachine.TestCase.settings = settings(derandomize=True, max_examples=examples(60), stateful_step_count=40)
 TestSimGpuMachine = SimGpuMachine.TestCase
 
 

@@ -13,9 +13,10 @@ from forecaster.auto import LAST_RESORT, PRIOR_RPS, PRIOR_STEPS, WINDOWS, Auto, 
 from forecaster.expert import LEVELS, Expert, IntArray, RecentWindow, outcomes_at
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.short_term import ShortTerm
+from tests.seeds import examples
 
 EXPERTS: tuple[Expert, ...] = (*WINDOWS, ShortTerm())
-anything = settings(derandomize=True, max_examples=15)
+anything = settings(derandomize=True, max_examples=examples(15))
 HISTORIES = st.builds(
     lambda n_steps, n_tenants, seed, shape: np.random.default_rng(seed).gamma(shape, 8 / shape, (n_steps, n_tenants)),
     st.integers(1, 260),
@@ -224,7 +225,7 @@ def test_histories_without_tenants_are_refused(shape: tuple[int, ...]) -> None:
         filled(np.ones(shape), "m")
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(st.lists(st.lists(st.sampled_from([0.0, 1.0, 70.0, NAN]), min_size=2, max_size=2), min_size=1, max_size=30))
 def test_any_gaps_are_filled_and_known_steps_stay(rows: list[list[float]]) -> None:
     history = np.array(rows)

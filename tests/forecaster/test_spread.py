@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.spread import MAX_ORIGINS, checked_history, error_targets, forecast_from_errors
+from tests.seeds import examples
 
 
 def test_long_histories_use_whole_paths_only() -> None:
@@ -68,7 +69,7 @@ def test_without_cuts_the_mean_is_the_point_forecast_exactly() -> None:
 POINTS = st.lists(st.sampled_from([0.0, 0.1, 1.0, 3.0, 20.0]), min_size=1, max_size=6)
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(POINTS, st.integers(1, 40), st.integers(0, 999), st.sampled_from([0.0, 0.5, 5.0, 80.0]))
 def test_cutting_at_zero_keeps_the_mean_over_the_horizon(
     levels: list[float], n_origins: int, seed: int, spread_rps: float
@@ -80,7 +81,7 @@ def test_cutting_at_zero_keeps_the_mean_over_the_horizon(
     np.testing.assert_allclose(forecast.mean_rps.mean(axis=0), point.mean(axis=0), atol=1e-6)
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(POINTS, st.integers(1, 40), st.integers(0, 999))
 def test_quantiles_ascend_and_nothing_is_negative(levels: list[float], n_origins: int, seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from strategies import PROFILES, Case, cases
 from planner.plan import MigPlan, Status
 from planner.problem import Problem, Reconfiguration, TenantTerms
 from planner.verify import verify
+from tests.seeds import examples
 
 
 def served_on_more(problem: Problem, tenant: TenantTerms) -> TenantTerms:
@@ -77,7 +78,9 @@ def test_what_holds_of_plans_and_of_the_best_one_when_a_problem_changes(model: R
     engines = [engine for engine in ENGINES if engine.model is model and engine.solver is None]
 
     @settings(
-        derandomize=True, max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+        derandomize=True,
+        max_examples=examples(8),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(cases(model), st.sampled_from([0.1, 3.0]))
     def check(case: Case, factor: float) -> None:

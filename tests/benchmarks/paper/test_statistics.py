@@ -20,6 +20,7 @@ from benchmarks.paper.statistics import (
     swapped,
     tie,
 )
+from tests.seeds import examples
 
 COLUMNS = ["policy", "workload", "segment", "arrivals", "correct", "windows"]
 
@@ -79,7 +80,7 @@ def of_one(values: list[float]) -> pd.DataFrame:
 
 
 @given(value=st.floats(-100, 100), n=st.integers(1, 20), block=st.integers(1, 30))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_interval_of_equal_values_is_a_point(value: float, n: int, block: int) -> None:
     found = interval(of_one([value] * n), block)
     assert (found.mean, found.low, found.high) == pytest.approx((value,) * 3)

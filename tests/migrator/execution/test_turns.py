@@ -27,9 +27,10 @@ from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnS
 from planner.policies.whole import Whole, batch_limits
 from tests.migrator.execution.simulation import Assembled, Run, run_of
 from tests.migrator.execution.test_seams import changed_after
+from tests.seeds import examples
 from workloads.serving.tally import Totals
 
-SETTLED = settings(derandomize=True, max_examples=200)
+SETTLED = settings(derandomize=True, max_examples=examples(200))
 
 Assemble = Callable[..., Assembled]
 

@@ -19,6 +19,7 @@ from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
 from migrator.views.run_page import MOST_POINTS, diff_to_html, extremes
 from tests.migrator.log import records
 from tests.migrator.views.pages import Tables, check_page, data_in, page, panel
+from tests.seeds import examples
 
 STORED = Path("tests/golden/live").resolve()
 
@@ -164,7 +165,7 @@ def test_names_act_neither_in_a_browser_nor_in_a_figure() -> None:
     assert any(EVIL[:10] in words for words in Tables(text).texts)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_a_log_cut_or_altered_anywhere_is_refused_in_a_line_or_has_the_report_s_numbers(data: st.DataObject) -> None:
     raw = records.lines_of(*records.tiny())

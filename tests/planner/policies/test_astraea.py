@@ -13,17 +13,18 @@ from share_moments import moment_of, moments, share_tenant, with_options, with_t
 from planner.arrays import Floats
 from planner.policies.astraea import Astraea
 from planner.policies.shares import QUANTA, Moment, RetrainingStage, Shares, violation
+from tests.seeds import examples
 
 LOADS = pytest.mark.parametrize("load_rps", [0.0, 1.0, 50.0, 200.0, 1e6])
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(moments(most_tenants=6))
 def test_its_shares_can_be(moment: Moment) -> None:
     assert violation(Astraea().shares(moment), moment) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(moments(most_tenants=6))
 def test_the_gpu_is_filled(moment: Moment) -> None:
     assert sum(Astraea().shares(moment).values()) == QUANTA
@@ -52,7 +53,7 @@ def test_equal_tenants_have_equal_shares(load_rps: float) -> None:
     assert set(found.values()) == {QUANTA // 4}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(moments(), st.floats(0, 1), st.floats(0, 1), st.floats(0, 5))
 def test_accuracy_and_weight_do_not_matter(moment: Moment, before: float, after: float, weight: float) -> None:
     first = replace(moment.tenants[0], accuracy_before=before, accuracy_after=after, weight=weight)
@@ -60,7 +61,7 @@ def test_accuracy_and_weight_do_not_matter(moment: Moment, before: float, after:
     assert Astraea().shares(other) == Astraea().shares(moment)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(moments(), st.integers(1, 500))
 def test_more_load_is_no_smaller_share(moment: Moment, more_rps: int) -> None:
     busier = moment.past_rps.copy()
@@ -79,7 +80,7 @@ def is_enough(moment: Moment, rates: Floats, shares: Shares) -> bool:
     return all(bool(tenant.rate_rps[shares[tenant.inference]] >= load) for tenant, load in tenants)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(moments(), st.integers(1, 4))
 def test_inference_comes_first_and_retrainings_have_the_rest(moment: Moment, floor: int) -> None:
     policy = Astraea(floor=floor)
@@ -117,7 +118,7 @@ def test_a_heavier_retraining_gets_more() -> None:
     assert found[long.retraining] > found[short.retraining]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.floats(1, 199), st.floats(0, 1), st.floats(0, 0.9))
 def test_a_retraining_gets_more_when_less_time_is_left(left_s: float, done: float, earlier: float) -> None:
     a = share_tenant("a", training_s=40.0, done=done)
@@ -134,7 +135,7 @@ def test_only_the_last_seconds_count() -> None:
     assert of_three.shares(whole) == of_three.shares(moment_of(a, b, past_rps=last))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(moments())
 def test_it_knows_nothing_of_what_is_ahead(moment: Moment) -> None:
     other = replace(moment, ahead_rps=np.full_like(moment.ahead_rps, np.nan))

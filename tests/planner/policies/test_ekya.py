@@ -13,6 +13,7 @@ from planner.policies.ekya import Ekya
 from planner.policies.shares import QUANTA, Moment, RetrainingStage, Shares, violation
 from planner.policies.worth import expected_worth
 from planner.problem import Owner
+from tests.seeds import examples
 
 EITHER_WAY = pytest.mark.parametrize("as_published", [False, True])
 BUSY_A, BUSY_B = [150.0, 20.0], [20.0, 150.0]
@@ -52,7 +53,7 @@ def equal_shares(moment: Moment) -> dict[Owner, int]:
     return {task: len(part) for task, part in zip(tasks, np.array_split(range(QUANTA), len(tasks)), strict=True)}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(moments())
 def test_its_shares_can_be(moment: Moment) -> None:
     assert violation(Ekya().shares(moment), moment) is None
@@ -77,7 +78,7 @@ def test_what_is_due_may_wait_for_another_to_end() -> None:
     assert shares[a.retraining] > shares[b.retraining] == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(moments())
 def test_one_that_is_due_ends_if_it_could_alone(moment: Moment) -> None:
     due = [tenant for tenant in moment.tenants if tenant.is_due and tenant.is_to_retrain]
@@ -86,7 +87,7 @@ def test_one_that_is_due_ends_if_it_could_alone(moment: Moment) -> None:
         assert worth >= 0  # with one that does not end it would be below
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(moments())
 def test_by_its_own_estimate_it_is_no_worse_than_equal_shares(moment: Moment) -> None:
     moment = free(moment)
@@ -94,7 +95,7 @@ def test_by_its_own_estimate_it_is_no_worse_than_equal_shares(moment: Moment) ->
     assert found >= equal * (1 - 1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(moments(most_tenants=2))
 def test_no_theft_of_one_twentieth_is_left_to_gain_from(moment: Moment) -> None:
     moment = free(moment)

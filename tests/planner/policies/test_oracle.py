@@ -18,7 +18,7 @@ from planner.policies.policy import Knows, Policy, Window
 from planner.policies.registry import MIG_POLICIES
 from planner.problem import Problem, Reconfiguration, TenantTerms
 from planner.verify import Rule, verify
-from tests.seeds import daily
+from tests.seeds import daily, examples
 
 CLAIMS = {Rule.OBJECTIVE, Rule.CERTIFICATE}
 """What a plan for other arrivals may say wrongly of itself; all other rules know no arrivals."""
@@ -27,7 +27,7 @@ OTHERS = [name for name in MIG_POLICIES if name != Oracle().name]
 
 some_windows = settings(
     derandomize=True,
-    max_examples=20,
+    max_examples=examples(20),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -24,7 +24,7 @@ from planner.problem import Problem, Reconfiguration
 from planner.replan import state_at
 from planner.solve import solve
 from planner.verify import verify
-from tests.seeds import daily
+from tests.seeds import daily, examples
 
 N_STEPS = 60
 BOTH = pytest.mark.parametrize("policy", [Paris(), ParisChanging()], ids=lambda policy: policy.name)
@@ -98,7 +98,7 @@ def test_plans_of_awkward_problems_keep_the_rules(seed: int) -> None:
 
 @BOTH
 @given(case=cases(Reconfiguration.PHYSICAL))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_plans_of_drawn_problems_keep_the_rules(policy: Paris | ParisChanging, case: Case) -> None:
     for as_published in (False, True):
         plan = answered(policy, case.problem, as_published=as_published)

@@ -24,6 +24,7 @@ from planner.policies.shares import (
 )
 from planner.policies.worth import best_answer, expected_worth
 from planner.problem import Owner, Task
+from tests.seeds import examples
 
 A, B = share_tenant("a"), share_tenant("b", training_s=20.0)
 MOMENT = moment_of(A, B)
@@ -192,7 +193,7 @@ def choosing(draw: st.DrawFn, name: str) -> ShareTenant:
     return with_turns(with_options(tenant, **ways), draw(st.sampled_from([8.0, 10.0, 12.0])))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(choosing("a"), choosing("b"), st.lists(st.integers(0, 200).map(float), min_size=2, max_size=2))
 def test_nothing_that_could_be_settled_is_worth_more(a: ShareTenant, b: ShareTenant, mean_rps: list[float]) -> None:
     moment = moment_of(a, b)

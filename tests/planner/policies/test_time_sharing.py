@@ -17,6 +17,7 @@ from planner.arrays import Floats
 from planner.policies.registry import policy_of
 from planner.policies.time_sharing import MARGIN_S, MOST_PATHS, MOST_SEARCHED, N_PARTS, TimeSharing
 from planner.policies.turns import TurnOption, TurnRetraining, TurnSchedule, TurnTenant
+from tests.seeds import examples
 
 WINDOW_S = 41.0  # a part is a second
 FREE = TimeSharing(turn_cost=0.0)
@@ -182,13 +183,13 @@ def assert_best(window: list[TurnTenant]) -> None:
     assert fluid.value(*settled(FREE.course(window, WINDOW_S))) == pytest.approx(best)
 
 
-@settings(derandomize=True, max_examples=30)
+@settings(derandomize=True, max_examples=examples(30))
 @given(st.lists(tenants(options()), min_size=1, max_size=2))
 def test_no_order_pace_or_choice_of_retrainings_is_better(window: list[TurnTenant]) -> None:
     assert_best(window)
 
 
-@settings(derandomize=True, max_examples=30)
+@settings(derandomize=True, max_examples=examples(30))
 @given(windows())
 def test_none_is_better_over_all_ways_the_window_may_go_with_checkpoints(window: list[TurnTenant]) -> None:
     assert_best(window)
@@ -367,7 +368,7 @@ def test_training_does_not_make_all_late_of_whom_it_leaves_a_few_unserved() -> N
     assert done.worth == course.worth[1][0]
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=examples(60))
 @given(
     st.lists(st.dictionaries(st.sampled_from([1, 2, 4, 8]), st.integers(1, 8).map(float), min_size=1), min_size=1),
     st.integers(4, 40),

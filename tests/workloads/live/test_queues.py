@@ -23,6 +23,7 @@ from serving_cases import (
     server_lists,
 )
 
+from tests.seeds import examples
 from workloads.live.messages import Status
 from workloads.live.queues import MOST_ATTEMPTS, TenantQueue
 from workloads.profiles.latency import LatencyCurve
@@ -77,7 +78,7 @@ def simulated_answers(
     return listed(advance(requests, QueueState(), servers, ALWAYS, INF, jitter)[1])
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=examples(300))
 @given(request_lists(), server_lists(), st.sampled_from([None, 0.4]))
 def test_requests_are_answered_and_dropped_as_in_the_simulation(
     requests: Requests, servers: list[Server], spread: float | None
@@ -433,5 +434,5 @@ class Workplace(RuleBasedStateMachine):
         assert dict(self.told) == dict.fromkeys(range(self.n_arrived), 1)
 
 
-Workplace.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+Workplace.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
 TestWorkplace = Workplace.TestCase

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from executor.catalogue import gpu_model
+from tests.seeds import examples
 from workloads.errors import ProfileTableError, UnmetSloError
 from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points
 from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
@@ -131,7 +132,7 @@ def test_of_equal_rates_the_shorter_batch_wins() -> None:
     assert operating_points(profiles, GPU, "m", 9.0)["1g.10gb"].batch == 1
 
 
-@settings(derandomize=True, max_examples=30)
+@settings(derandomize=True, max_examples=examples(30))
 @given(st.dictionaries(st.sampled_from(gpu_model(GPU).standard_profile_names), st.floats(1, 1000), min_size=1))
 def test_the_highest_capability_is_that_of_the_best_layout(rates: dict[str, float]) -> None:
     gpu = gpu_model(GPU)

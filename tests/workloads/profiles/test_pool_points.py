@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel
+from tests.seeds import examples
 from workloads.profiles.operating_point import operating_points, point_of, servable_rows
 from workloads.profiles.pool_points import CONTEXT_MIB, JointPoints, PoolPoints, memory_mib
 from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
@@ -204,7 +205,7 @@ def test_memory_that_is_not_known_is_allowed_and_told() -> None:
     assert pooled([*complete, sized("b", 5.0, 5.0)]).unknown == ("b",)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.tuples(

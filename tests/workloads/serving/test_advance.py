@@ -28,6 +28,7 @@ from serving_cases import (
     server_lists,
 )
 
+from tests.seeds import examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
 from workloads.serving.pull import pull
@@ -36,7 +37,7 @@ from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, Que
 from workloads.traffic.luck import ServiceJitter
 
 EACH = pytest.mark.parametrize("dispatch", Dispatch)
-CASES = settings(derandomize=True, max_examples=80)
+CASES = settings(derandomize=True, max_examples=examples(80))
 
 
 def in_pieces(requests: Requests, pieces: Sequence[tuple[float, Sequence[Server]]], dispatch: Dispatch) -> Outcomes:

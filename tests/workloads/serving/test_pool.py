@@ -30,7 +30,7 @@ from serving_cases import (
     server_lists,
 )
 
-from tests.seeds import daily
+from tests.seeds import daily, examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving import advance as one_tenant
 from workloads.serving import pool
@@ -559,7 +559,7 @@ def one_lane(
     )
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(tenant_lists(), jobs, edges, jitters, st.booleans(), costs)
 def test_turns_of_one_lane_are_as_the_oracle_takes_them(
     tenants: list[tuple[Requests, Served]],
@@ -686,7 +686,7 @@ def assert_as_pull(
             assert bits_of(in_service) == bits_of(expected.in_service(one.server_id))
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(request_lists(), server_lists(), st.lists(quarters(0, 40), max_size=8), jitters)
 def test_a_member_alone_is_served_as_by_pull(
     requests: Requests, servers: list[Server], edges_s: list[float], jitter: ServiceJitter | None
@@ -707,7 +707,7 @@ def test_many_batches_of_pull_agree() -> None:
 
 # --- properties
 
-CASES = settings(derandomize=True, max_examples=80)
+CASES = settings(derandomize=True, max_examples=examples(80))
 
 
 @CASES

@@ -28,6 +28,7 @@ from serving_cases import (
     server_lists,
 )
 
+from tests.seeds import examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
@@ -227,7 +228,7 @@ def jitter_of(seed: int, spread: Spread | None) -> ServiceJitter | None:
     return None if spread is None else ServiceJitter(seed, spread)
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(
     request_lists(),
     server_lists(),
@@ -251,7 +252,7 @@ def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has(edges_s: tupl
     assert assert_as_the_oracle(*many_batches(), edges_s, ServiceJitter(3, 0.5)) > 3 * JITTER_BLOCK
 
 
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=examples(100))
 @given(request_lists(), server_lists(max_size=1))
 def test_dropping_the_expired_at_once_changes_nothing(requests: Requests, servers: list[Server]) -> None:
     late_drops = one_by_one(requests, servers, expire=False)

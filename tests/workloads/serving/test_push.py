@@ -25,6 +25,7 @@ from serving_cases import (
     server_lists,
 )
 
+from tests.seeds import examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
 from workloads.serving.requests import Dispatch, Outcomes, QueueState, Requests, Server
@@ -114,7 +115,7 @@ def jitter_of(seed: int, spread: Spread | None) -> ServiceJitter | None:
     return None if spread is None else ServiceJitter(seed, spread)
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(
     request_lists(),
     server_lists(),
@@ -138,7 +139,7 @@ def test_a_piece_may_begin_more_batches_than_a_block_of_jitter_has(edges_s: tupl
     assert assert_as_the_oracle(*many_batches(), edges_s, ServiceJitter(3, 0.5)) > 3 * JITTER_BLOCK
 
 
-@settings(derandomize=True, max_examples=80)
+@settings(derandomize=True, max_examples=examples(80))
 @given(request_lists(), server_lists(max_size=1), st.booleans())
 def test_with_one_server_push_is_pull(requests: Requests, servers: list[Server], jittered: bool) -> None:
     jitter = ServiceJitter(5, 0.4) if jittered else None

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
 from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
@@ -213,7 +214,7 @@ def test_percentile_outside_its_range_is_refused(fraction: float) -> None:
         latency_percentile_ms({10: 1}, fraction)
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=examples(200))
 @given(st.lists(st.integers(1, 900_000), min_size=1, max_size=60), st.integers(1, 100))
 def test_percentile_lies_within_a_millisecond_above_the_exact_one(latencies_us: list[int], percent: int) -> None:
     answers_s = [latency_us / 1e6 for latency_us in latencies_us]
@@ -301,7 +302,7 @@ LATENCIES_S = st.one_of(
 REQUESTS = st.tuples(st.floats(0, 12), st.one_of(st.just(DROPPED), LATENCIES_S), st.booleans())
 
 
-@settings(derandomize=True, max_examples=500)
+@settings(derandomize=True, max_examples=examples(500))
 @given(st.lists(REQUESTS, max_size=60), st.integers(0, 5), st.integers(1, 8))
 def test_a_tally_is_what_its_definition_says(
     cases: list[tuple[float, float, bool]], first_second: int, n_seconds: int
@@ -315,7 +316,7 @@ def test_a_tally_is_what_its_definition_says(
     assert_same(tally(requests, outcomes, n_seconds, first_second), expected)
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=examples(300))
 @given(st.lists(LATENCIES_S, min_size=1, max_size=200))
 def test_latencies_are_rounded_as_numpy_does(latencies_s: list[float]) -> None:
     case = resolved([0.0] * len(latencies_s), latencies_s, [False] * len(latencies_s))

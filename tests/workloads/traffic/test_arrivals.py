@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import (
     PoissonSource,
@@ -17,7 +18,7 @@ from workloads.traffic.arrivals import (
     times_in,
 )
 
-EXAMPLES = settings(derandomize=True, max_examples=60)
+EXAMPLES = settings(derandomize=True, max_examples=examples(60))
 counts_lists = st.lists(st.integers(0, 6), min_size=1, max_size=20)
 
 

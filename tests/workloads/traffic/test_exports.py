@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from workloads.errors import TraceError
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.trace_file import Reading, TraceFormat, read_trace
@@ -256,7 +257,7 @@ def test_sixty_exports_are_read_exactly_or_refused_with_what_helps(tmp_path: Pat
 RATES = st.lists(st.floats(0, 900, allow_nan=False).map(lambda rate: round(rate, 3)), min_size=2, max_size=40)
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=examples(60))
 @given(RATES, st.integers(1, 90))
 def test_rates_become_whole_requests_whose_sum_is_theirs(
     tmp_path_factory: pytest.TempPathFactory, rates: list[float], step_s: int
@@ -269,7 +270,7 @@ def test_rates_become_whole_requests_whose_sum_is_theirs(
     assert (np.ptp(made, axis=1) <= 1).all()
 
 
-@settings(derandomize=True, max_examples=40)
+@settings(derandomize=True, max_examples=examples(40))
 @given(RATES, st.integers(1, 90))
 def test_an_answer_of_prometheus_and_a_table_of_it_are_the_same(
     tmp_path_factory: pytest.TempPathFactory, rates: list[float], step_s: int

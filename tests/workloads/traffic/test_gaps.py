@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from workloads.traffic.gaps import GapRuns, described, interpolated, missing_runs, unusual_silences
 
 
@@ -52,7 +53,7 @@ def test_a_gap_at_an_end_is_filled_with_the_mean_beside_it() -> None:
     assert interpolated(counts, np.array([1, 1, 0, 0, 1], dtype=bool)).tolist() == [5, 5, 4, 6, 5]
 
 
-@settings(derandomize=True, max_examples=80)
+@settings(derandomize=True, max_examples=examples(80))
 @given(st.integers(0, 2**32 - 1))
 def test_filling_a_gap_leaves_all_that_is_known(seed: int) -> None:
     rng = np.random.default_rng(seed)

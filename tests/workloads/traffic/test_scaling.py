@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import PoissonSource, Source, Span, Trace, cut
 from workloads.traffic.scaling import (
@@ -20,7 +21,7 @@ from workloads.traffic.scaling import (
 )
 from workloads.traffic.trace_file import shipped_trace
 
-EXAMPLES = settings(derandomize=True, max_examples=60)
+EXAMPLES = settings(derandomize=True, max_examples=examples(60))
 METHODS = [Scale(ScaleMethod.POISSON, 3.0), Scale(ScaleMethod.COPIES, 2.4), Scale(ScaleMethod.THIN, 0.4)]
 SOURCES = [shipped_trace("azure-conv"), Trace("counts", shipped_trace("azure-code").counts.copy()), PoissonSource(6.0)]
 SPAN = Span(1200, 400, history_s=300)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from workloads.errors import TraceError
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.trace_file import SHIPPED, Reading, TraceFormat, find_trace, read_trace, shipped_trace
@@ -299,7 +300,7 @@ def test_what_was_taken_for_granted_is_noted(kind: str, words: str, written: Pat
     assert words in " ".join(read_trace(written).notes)
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=examples(60))
 @given(st.lists(st.integers(0, 500), min_size=2, max_size=40), st.integers(1, 90))
 def test_rows_of_any_interval_keep_their_requests(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], interval_s: int
@@ -379,7 +380,7 @@ def test_another_source_is_a_file_relative_to_the_folder(written: Path) -> None:
     assert find_trace(written.name, written.parent).counts.tolist() == [5]
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=examples(60))
 @given(st.lists(st.integers(0, 300_000), min_size=1, max_size=40), st.booleans())
 def test_times_are_kept_to_the_microsecond(tmp_path_factory: pytest.TempPathFactory, ms: list[int], utc: bool) -> None:
     path = tmp_path_factory.mktemp("times") / "azure.csv"

@@ -33,6 +33,7 @@ from planner.problem import (
 )
 from planner.unavailable import Unavailable
 from planner.verify import verify
+from tests.seeds import examples
 
 A100 = gpu_model("a100-40gb")
 G1, G2, G3, G4 = "1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb"
@@ -181,7 +182,7 @@ def random_window(draw_seed, n_tenants=2, n_steps=14):
     )
 
 
-@settings(derandomize=True, max_examples=12)
+@settings(derandomize=True, max_examples=examples(12))
 @given(seed=st.integers(0, 10_000), n_tenants=st.integers(1, 3))
 def test_plans_keep_the_rules_and_their_objective_is_what_they_earn(seed, n_tenants):
     problem = random_window(seed, n_tenants)
@@ -189,7 +190,7 @@ def test_plans_keep_the_rules_and_their_objective_is_what_they_earn(seed, n_tena
     assert found.violations == ()
 
 
-@settings(derandomize=True, max_examples=8)
+@settings(derandomize=True, max_examples=examples(8))
 @given(seed=st.integers(0, 10_000))
 def test_what_the_program_promises_is_what_the_lifetimes_earn(seed):
     problem = random_window(seed)

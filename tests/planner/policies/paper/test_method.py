@@ -21,9 +21,10 @@ from planner.problem import HeldInstance, PaperState, PhysicalState, Problem, Re
 from planner.replan import state_at
 from planner.solve import solve
 from planner.verify import verify
+from tests.seeds import examples
 
 PHYSICAL = Reconfiguration.PHYSICAL
-FEWER = settings(max_examples=25)
+FEWER = settings(max_examples=examples(25))
 
 
 def answered(policy: Policy, problem: Problem, plans: tuple[MigPlan, ...] = ()) -> MigPlan:
