@@ -120,13 +120,14 @@ class Loop:
             NoAnswerError: The GPU does not answer any more; the log ends with the reason.
         """
         self._log = log
-        self._note(self._begins(), wall)
         try:
+            self._note(self._begins(), wall)
             self._all_windows()
             ending = self._parts.ending
             finished = RunFinished(windows=self._setting.config.windows) if ending is None else ending()
         except KeyboardInterrupt:
-            self._note(Interrupted())
+            if not log.is_empty:
+                self._note(Interrupted())
             raise
         except NoAnswerError as error:
             self._leave_out(error.blind.from_s, self._parts.clock.now_s)

@@ -139,11 +139,14 @@ class RunLog:
         with _naming(self._path):
             self._require_named()
             self._file.truncate(self._size)
+            n, size = self._n, self._size + len(line)
             view = memoryview(line)
-            while view:  # an unbuffered write may take only a part
-                view = view[self._file.write(view) :]
-        n = self._n
-        self._size, self._n, self._at_s = self._size + len(line), n + 1, at_s
+            try:
+                while view:  # an unbuffered write may take only a part
+                    view = view[self._file.write(view) :]
+            finally:
+                if os.fstat(self._file.fileno()).st_size == size:  # also where Ctrl-C came with the last part
+                    self._size, self._n, self._at_s = size, n + 1, at_s
         return n
 
     def sync(self) -> None:

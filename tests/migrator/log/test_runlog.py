@@ -8,6 +8,7 @@ import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,6 +195,24 @@ def test_a_write_cut_short_does_not_stay_in_the_middle(tmp_path: Path) -> None:
         records.append(log, records.header(3.0))
         with (tmp_path / "run" / EVENTS_FILE).open("ab") as stray:
             stray.write(b'{"kind":"cha')
+        assert log.append(Interrupted(), 0.0) == 1
+    assert [entry.record.kind for entry in read_log(tmp_path / "run").entries] == ["run_started", "interrupted"]
+
+
+class LastPart(bytes):
+    """A line; Ctrl-C comes when it has been written and its rest is asked for."""
+
+    def __getitem__(self, rest: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_what_was_whole_as_ctrl_c_came_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunLog(tmp_path / "run", "") as log:
+        monkeypatch.setattr("migrator.log.runlog.memoryview", LastPart, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            records.append(log, records.header(3.0))
+        monkeypatch.undo()
+        assert not log.is_empty
         assert log.append(Interrupted(), 0.0) == 1
     assert [entry.record.kind for entry in read_log(tmp_path / "run").entries] == ["run_started", "interrupted"]
 
