@@ -21,13 +21,14 @@ endef
 # Tests start hundreds of processes: each would compile our sources anew where somebody has set this.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-live demo-share test test-long test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
+.PHONY: help demo demo-live demo-share test test-slow test-long test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
 	@echo "make demo-share   the same with two models that take turns in shared instances, then the same requests simulated: five minutes"
-	@echo "make test    set up, then run the tests"
+	@echo "make test    set up, then run the tests but for the slow ones: six minutes"
+	@echo "make test-slow    the tests that take about a second or more: five minutes; CI runs them, too"
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"
@@ -73,8 +74,11 @@ $(NEWEST): pyproject.toml | $(STAMP)
 	$(call install,$(VENV)/newest/bin/python,-r $(VENV)/newest/requirements.txt) && touch $@ || echo "the registry did not answer; going on without"
 	$(COMPILE) $(VENV)/newest/lib || true
 
-test: $(STAMP) $(NEWEST)
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+test: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 --durations-min=0.5 $(ARGS)
+
+test-slow: $(STAMP) $(NEWEST)
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m 'slow and not live and not long' $(ARGS)
 
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m 'long or hypothesis'

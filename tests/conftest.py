@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.seeds import is_slow
 from tests.skips import surplus
 from tests.standin.fixtures import make_mps, make_standin, mps, programs
 
@@ -67,11 +68,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out live tests where torch is missing, whatever -m says; and begin with the tests of ``executor``.
+    """Mark what is slow, leave out live tests where torch is missing, and begin with the tests of ``executor``.
 
     Of two processes that halve the tests, one begins with these, which need no compiled loops. Meanwhile the other one
-    compiles them, for both. Live tests begin with those that take a minute and more, so that none is left over.
+    compiles them, for both. Live tests begin with the slow ones, so that none is left over.
     """
+    for item in filter(is_slow, items):
+        item.add_marker("slow")
     items.sort(key=lambda item: Path(__file__).parent / "executor" not in item.path.parents)
     items.sort(key=lambda item: not {"live", "slow"} <= {mark.name for mark in item.iter_markers()})
     if importlib.util.find_spec("torch") is None:

@@ -57,7 +57,7 @@ def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with the newest versions of what a ``pip install`` with the extra ``nvml`` brings, and nothing else."""
     if not (NEWEST / ".installed").exists():
         pytest.skip(
-            "NOT TESTED: the newest versions of dependencies: make test installs them where the registry answers"
+            "NOT TESTED: the newest versions of dependencies: make test-slow installs them where the registry answers"
         )
     return _installed(wheel, tmp_path_factory.mktemp("newest"), map(str, NEWEST.glob("lib/python*/site-packages")))
 
@@ -150,7 +150,6 @@ def make_small(folder: Path, known: set[Path]) -> None:
         known.add(path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", daily(["README.md", "docs/start.md"], ["README.md"]))
 def test_every_command_of_a_page_works_in_order_outside_the_repository(
     environment: Path, tmp_path: Path, name: str
@@ -205,7 +204,6 @@ SAYS_NOTHING = {"fidelity": 2, "forecast fit": 2, "gpu watch": 4}
 """Exit codes of those that need a live run, an extra or Ctrl-C to end otherwise; refused, they print nothing."""
 
 
-@pytest.mark.slow
 def test_every_json_is_json_with_the_newest_versions(newest: Path, make_standin: MakeStandIn, tmp_path: Path) -> None:
     make_standin(A100_80)
     (tmp_path / "problem.json").write_text(json.dumps(PAPER_PROBLEM))

@@ -19,6 +19,7 @@ from executor.names import did_you_mean, spelled_as
 _SUFFIX = ".toml"
 
 
+@cache
 def gpu_model_names() -> tuple[str, ...]:
     """The names of all catalogued GPU models, sorted."""
     entries = files(__package__).iterdir()

@@ -82,6 +82,7 @@ BAD = [
 ]
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=[message for _, message in BAD])
 def test_what_is_wrong_is_one_line_before_anything_is_planned(
     call, write_config, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str

@@ -17,9 +17,10 @@ import pytest
 import yaml
 from msgspec import to_builtins
 
+from migrator.commands.run import run_command
 from migrator.log import records as recorded
 from migrator.log.report import report_of
-from migrator.log.runlog import EVENTS_FILE, read_log
+from migrator.log.runlog import EVENTS_FILE, RunLog, read_log
 from planner.files.plan_file import WALL_KEYS
 from planner.plan import MigPlan
 from planner.problem import Problem
@@ -29,9 +30,14 @@ from tests.migrator.conftest import SMALL, changed
 COUNTS = ("arrivals", "in_time", "late", "dropped", "correct")
 
 
-def run_process(folder: Path, changes: dict[str, Any], name: str = "run", **options: Any) -> subprocess.Popen[bytes]:
+def written(folder: Path, changes: dict[str, Any], name: str) -> Path:
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(changed(SMALL, changes)))
+    return config
+
+
+def run_process(folder: Path, changes: dict[str, Any], name: str = "run", **options: Any) -> subprocess.Popen[bytes]:
+    config = written(folder, changes, name)
     command = [sys.executable, "-m", "migrator", "run", str(config), "--out", str(folder / name)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
 
@@ -56,11 +62,12 @@ JITTER = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds three finished runs: twice the same one, and one with jitter."""
+    """Holds three finished runs: twice the same one, once in another process, and one with jitter."""
     folder = tmp_path_factory.mktemp("runs")
-    pair = [run_process(folder, {}, name) for name in ("run", "again")]
-    for process in [*pair, run_process(folder, JITTER, "jitter")]:
-        finish(process)
+    again = run_process(folder, {}, "again")
+    for name, changes in {"run": {}, "jitter": JITTER}.items():
+        run_command(written(folder, changes, name), out=folder / name)
+    finish(again)
     return folder
 
 
@@ -161,6 +168,22 @@ def test_a_run_killed_at_any_moment_is_reported(tmp_path: Path) -> None:
         process.communicate()
         report = report_of(read_log(log.parent))
         assert report.ending in ("torn", "finished")
+
+
+def test_an_interrupt_with_the_first_record_is_told(
+    call, write_config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    append = RunLog.append
+
+    def interrupted(log: RunLog, record: recorded.Record, *rest: Any) -> int:
+        number = append(log, record, *rest)
+        if number == 0:
+            raise KeyboardInterrupt
+        return number
+
+    monkeypatch.setattr(RunLog, "append", interrupted)
+    assert call("run", write_config(), "--out", tmp_path / "run")[0] == 130
+    assert report_of(read_log(tmp_path / "run")).ending == "interrupted"
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,6 @@ def _no_weights(_name: str) -> None:
 
 
 @pytest.mark.live
-@pytest.mark.slow
 @pytest.mark.parametrize("model", ["resnet50", "mobilenet_v2", "inception_v3", "vit_b_16", "convnext_base"])
 @pytest.mark.parametrize("shape", [[3, 32, 32], [1, 8, 8]], ids=["colour", "grey"])
 def test_a_large_model_answers_small_images(model: str, shape: list[int]) -> None:

@@ -185,7 +185,6 @@ def nothing_left(process: subprocess.Popen[str]) -> Iterator[None]:
     assert [ends(pid) for pid in started] == [True] * len(started)
 
 
-@pytest.mark.slow
 def test_models_learn_in_the_run_and_every_request_is_accounted_for(site: Site) -> None:
     process = site.run()
     site.until("ready", 2, task="inference")
@@ -240,7 +239,6 @@ def test_the_shipped_example_moves_instances_and_swaps_weights(site: Site) -> No
     assert ending.swaps >= 1
 
 
-@pytest.mark.slow
 def test_somebody_else_s_client_asks_while_instances_and_weights_change(site: Site) -> None:
     client = pytest.importorskip("tritonclient.http")
     process = site.run("--set", "front_door.port=0")
@@ -291,7 +289,6 @@ def said_until(process: subprocess.Popen[str], what: str) -> list[str]:
     return said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pools", daily(["off", "[[turned, grown]]"], ["[[turned, grown]]"]))
 def test_workers_and_trainers_may_be_killed_or_stopped_at_any_moment(site: Site, pools: str) -> None:
     process = site.run("--set", f"sharing.pools={pools}")
@@ -324,7 +321,6 @@ def dispatcher_of(pid: int) -> int:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["controller", "dispatcher"])
 def test_controller_and_dispatcher_may_stand_still_or_be_killed_and_the_run_is_resumed(site: Site, killed: str) -> None:
     process = site.run("--windows", "3", "--set", "sharing.pools=[[turned, grown]]")

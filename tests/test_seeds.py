@@ -1,0 +1,13 @@
+"""The list of slow tests names tests that there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.seeds import SLOW, TESTS
+
+
+@pytest.mark.parametrize("named", sorted(SLOW))
+def test_each_slow_test_is_there(named: str) -> None:
+    file, _, name = named.partition("::")
+    assert f"\ndef {name}" in (TESTS / file).read_text("utf-8")
