@@ -19,6 +19,7 @@ from executor.names import spelled_as
 from forecaster.forecast import Forecaster
 from forecaster.neural import Learned, ModelError
 from forecaster.registry import make_forecaster
+from forecaster.seconds import BySeconds, steps_per_second
 from migrator.config import Config, DecisionConfig, ForecastConfig, RetrainingConfig, TenantConfig, load_doubts
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.estimates import as_profiled, service_factors
@@ -305,7 +306,8 @@ def forecaster_of(
 ) -> Forecaster | None:
     """The configured forecaster, its seconds turned into steps; ``None`` where arrivals are known.
 
-    ``n_steps`` are those of a window, for which a fitted model has to be made.
+    For steps that are parts of a second, seconds are forecast. ``n_steps`` are those of a window, for which a fitted
+    model has to be made.
 
     Raises:
         ConfigError: It needs more history than ``forecast.history_s`` gives, or a library that is not there.
@@ -313,25 +315,28 @@ def forecaster_of(
     forecaster: Forecaster
     if lacks := lacking_for(settings.method):
         raise ConfigError(f"{origin}: forecast.method {settings.method} {lacks}")
+    each = steps_per_second(step_s)
+    unit_s = step_s if each == 1 else 1.0
+    n_units = None if n_steps is None else math.ceil(n_steps / each)
     match settings.method:
         case "ewma":
-            forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / step_s)
+            forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / unit_s)
         case "seasonal-naive":
-            forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / step_s)))
+            forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / unit_s)))
         case "informer" | "nhits":
-            forecaster = _learned(settings, step_s, origin, n_steps)
+            forecaster = _learned(settings, unit_s, origin, n_units)
         case "auto" | "window" | "short-term" | "lightgbm":
             forecaster = make_forecaster(settings.method)
         case "known":
             return None
         case _:
             assert_never(settings.method)
-    if forecaster.min_history_steps > round(settings.history_s / step_s):
+    if forecaster.min_history_steps > round(settings.history_s / unit_s):
         raise ConfigError(
             f"{origin}: forecast.history_s is {settings.history_s:g}; {settings.method} needs at least "
-            f"{forecaster.min_history_steps * step_s:g} s"
+            f"{forecaster.min_history_steps * unit_s:g} s"
         )
-    return forecaster
+    return forecaster if each == 1 else BySeconds(forecaster, each)
 
 
 def lacking_for(method: str) -> str | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import HINDSIGHT, known, make_forecaster
+from forecaster.seconds import BySeconds, steps_per_second
 from migrator.config import Config
 from migrator.errors import ConfigError
 from migrator.estimates import Estimate
@@ -204,7 +205,8 @@ class Foresight:
         config = self._setting.config
         n_steps, n_paths = config.n_steps - from_step, config.forecast.n_paths
         rng = self._rng(opening.window, from_step)
-        forecast = make_forecaster("window").forecast(opening.past_rps, n_steps, n_paths, rng)
+        instead = BySeconds(make_forecaster("window"), steps_per_second(config.step_s))
+        forecast = instead.forecast(opening.past_rps, n_steps, n_paths, rng)
         return forecast.method, forecast
 
     def _rng(self, window: int, from_step: int) -> np.random.Generator:

@@ -12,6 +12,7 @@ import pytest
 from forecaster.neural import Recipe
 from migrator.config import Config, config_yaml, read_config, validate_config
 from migrator.errors import ConfigError
+from migrator.execution.foresight import Foresight, observe
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -145,6 +146,26 @@ def test_forecasters_made_of_experts_take_any_history(method: str) -> None:
     assert setting.forecaster.name == method
 
 
+@pytest.mark.parametrize(
+    ("method", "own"),
+    [
+        ("auto", {}),
+        ("window", {}),
+        ("short-term", {}),
+        ("ewma", {"half_life_s": 10}),
+        ("seasonal-naive", {"season_s": 9}),
+    ],
+)
+def test_what_is_expected_does_not_depend_on_how_short_steps_are(method: str, own: dict[str, Any]) -> None:
+    means = []
+    for step_s in (1.0, 0.1):
+        setting, traffic = assembled({"step_s": step_s, "forecast": {"method": method, "history_s": 60, **own}})
+        foresight = Foresight(setting, traffic)
+        means.append(foresight.forecast(observe(setting, traffic, 1, (0.5, 0.5))).mean_rps)
+        assert not foresight.failures
+    assert np.array_equal(means[0].repeat(10, axis=0), means[1])
+
+
 def test_a_forecaster_whose_library_is_absent_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "lightgbm" else name)
     with pytest.raises(ConfigError, match=r"small.yaml: forecast.method lightgbm needs lightgbm: .*-mig\[forecast\]'"):
@@ -156,7 +177,7 @@ def test_a_forecaster_whose_library_is_absent_is_refused_with_what_to_install(mo
     [
         ("informer", {}, "forecast.method is informer; the model in .*model is nhits"),
         ("nhits", {"window_s": 50}, "was fitted for windows of 60 steps of 1 s; the config has 50 of 1 s"),
-        ("nhits", {"step_s": 0.5}, "was fitted for windows of 60 steps of 1 s; the config has 120 of 0.5 s"),
+        ("nhits", {"step_s": 2}, "was fitted for windows of 60 steps of 1 s; the config has 30 of 2 s"),
         ("nhits", {"forecast.history_s": 30}, "forecast.history_s is 30; nhits needs at least 40 s"),
         ("nhits", {"forecast.model": "."}, "forecast.model: . is no fitted model"),
     ],
@@ -174,7 +195,7 @@ def test_a_model_is_found_beside_its_config(write_config: WriteConfig, monkeypat
     path = write_config({"forecast.method": "nhits", "forecast.model": "model"})
     recipe = Recipe("nhits", window_steps=60, history_steps=40)
     fitted_folder(path.parent / "model", recipe, (), monkeypatch)
-    config = read_config(path)
+    config = read_config(path, step_s=0.5)  # it was fitted to seconds
     setting, _ = assemble(config, "a.yaml")
     assert setting.forecaster is not None
     assert setting.forecaster.name == "nhits"
