@@ -257,11 +257,15 @@ def verification_to_json(found: Verification) -> Json:
 
 
 def checked_plan_to_json(item: CheckedPlan) -> Json:
-    """A plan of a run that was checked; without a check, ``valid`` is null and ``reason`` says why."""
+    """A plan of a run that was checked; without a check, ``valid`` is null and ``reason`` says why.
+
+    A run may carry out a plan that misses floors of in-time answers, which is not valid: ``floors_told`` is whether its
+    log names them all.
+    """
     rest = {} if item.anew_from_step is None else {"anew_from_step": item.anew_from_step}
     if item.verification is None:
         return {"window": item.window, **rest, "valid": None, "reason": item.reason}
-    return {"window": item.window, **rest, **verification_to_json(item.verification)}
+    return {"window": item.window, **rest, **verification_to_json(item.verification), "floors_told": item.tells_floors}
 
 
 def gpu_to_json(model: GpuModel) -> Json:
