@@ -28,7 +28,7 @@ help:
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
 	@echo "make demo-share   the same with two models that take turns in shared instances, then the same requests simulated: five minutes"
 	@echo "make test    set up, then run the tests but for the slow ones: six minutes"
-	@echo "make test-slow    the tests that take about a second or more: five minutes; CI runs them, too"
+	@echo "make test-slow    the tests that take more than half a second each: five minutes; CI runs them, too"
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"

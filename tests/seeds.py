@@ -1,7 +1,7 @@
 """Which tests are for every day, which of their cases, and how many examples.
 
-``slow.txt`` names the tests of which a case takes about a second of processor time or more, and files whose fixtures
-do. CI runs these too, by ``make test-slow``; ``make test-live`` begins with those among its own. Cases beside the daily
+``slow.txt`` names the tests of which a case takes more than about 0.6 s of processor time, and files whose fixtures do.
+CI runs these too, by ``make test-slow``; ``make test-live`` begins with those among its own. Cases beside the daily
 ones, and most of the examples, are for ``make test-long``.
 """
 

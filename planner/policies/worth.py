@@ -1,6 +1,6 @@
 """What shares are expected to be worth to the window's end; the ways to retrain with which they are worth most.
 
-Thefts and ways are tried by the thousand, so what a moment says of its tenants is laid out in tables once.
+Thefts are tried by the thousand, so what a moment says of its tenants is laid out in tables for all of them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def expected_worths(moment: Moment, mean_rps: Sequence[float], held: Int64s) -> 
 
 
 def expected_worth(moment: Moment, mean_rps: Sequence[float], shares: Shares) -> float:
-    """The same of one."""
+    """What one division of the GPU is worth, as :func:`expected_worths` has it of several."""
     return float(expected_worths(moment, mean_rps, as_held(moment, shares)[None])[0])
 
 
@@ -85,6 +85,7 @@ def _worths(tables: _Tables, left_s: float, held: Int64s) -> Floats:
 
 @compiled
 def _worth(tables: _Tables, left_s: float, held: Int64s) -> float:
+    """What one of them is worth: from one end of a retraining to the next, and beyond the window."""
     n, begin_s, total = len(held), 0.0, 0.0
     serving, training, has_ended = held[:, 0].copy(), held[:, 1].copy(), np.zeros(n, np.bool_)
     end_s = np.array([tables.training_s[m, training[m]] for m in range(n)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forecaster.forecast import Forecast
+from forecaster.forecast import FloatArray, Forecast, Forecaster
 from forecaster.registry import make_forecaster
 from forecaster.seconds import BySeconds, steps_per_second
 
@@ -13,11 +13,8 @@ SECONDS = np.random.default_rng(1).poisson(40.0, (50, 2)).astype(np.float64)
 OF_SECONDS = make_forecaster("ewma", half_life_steps=8)
 
 
-def said(forecaster: object, history: np.ndarray, n_steps: int) -> Forecast:
-    assert hasattr(forecaster, "forecast")
-    found = forecaster.forecast(history, n_steps, 3, np.random.default_rng(2))
-    assert isinstance(found, Forecast)
-    return found
+def said(forecaster: Forecaster, history: FloatArray, n_steps: int) -> Forecast:
+    return forecaster.forecast(history, n_steps, 3, np.random.default_rng(2))
 
 
 @pytest.mark.parametrize("each", [1, 2, 10])
