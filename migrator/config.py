@@ -39,6 +39,8 @@ from migrator.errors import ConfigError
 from migrator.extras import model_text
 from planner.budget import FLOOR_COSTS_AT_MOST, planning_time_s
 from planner.files.strict import Text, as_text, read_document
+from workloads.errors import WorkloadError
+from workloads.training import Curve
 
 SHIPPED_TRACES = (
     "azure-conv",
@@ -163,8 +165,10 @@ class ArrivalsConfig(Section):
     def _one_source(self) -> ArrivalsConfig:
         if (self.trace is None) == (self.rate_rps is None):
             raise ValueError("give either 'trace' (a name or a file) or 'rate_rps' (Poisson arrivals)")
+        of_files = [key for key in ("format", "sort", "gaps", "column") if getattr(self, key)]
+        if of_files and self.trace in SHIPPED_TRACES:
+            raise ValueError(f"{of_files[0]} is of trace files; {self.trace} is shipped, and its form is known")
         if self.rate_rps is not None:
-            of_files = [key for key in ("format", "sort", "gaps", "column") if getattr(self, key)]
             if of_files:
                 raise ValueError(f"{of_files[0]} is of trace files, and 'rate_rps' reads none")
             if self.scale.method not in (None, "poisson"):
@@ -176,7 +180,19 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 
 Windows = Annotated[int, Field(ge=0, le=10**6)]
 
-CurveConfig = Literal["linear", "square-root"] | list[Annotated[list[Fraction], Field(min_length=2, max_length=2)]]
+
+def _rising(curve: str | list[list[float]]) -> str | list[list[float]]:
+    try:
+        Curve(points=() if isinstance(curve, str) else tuple((part, gain) for part, gain in curve))
+    except WorkloadError as error:
+        raise ValueError(str(error)) from None
+    return curve
+
+
+CurveConfig = Annotated[
+    Literal["linear", "square-root"] | list[Annotated[list[Fraction], Field(min_length=2, max_length=2)]],
+    AfterValidator(_rising),
+]
 """The name of a curve, or its points: part done, gain."""
 
 
@@ -233,6 +249,15 @@ class RetrainingConfig(Section):
     max_skipped: Windows | None = None
     options: Annotated[list[OptionConfig], Field(max_length=20)] = []
     curve: CurveConfig | None = None
+
+    @field_validator("options")
+    @classmethod
+    def _names_differ(cls, options: list[OptionConfig]) -> list[OptionConfig]:
+        names = [option.name for option in options]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"two are called {twice[0]!r}; names must differ")
+        return options
 
 
 class AccuracyConfig(Section):
