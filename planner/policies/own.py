@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -57,13 +57,14 @@ class _Origin:
     ) -> Iterator[None]:
         """What is raised in the context is the file's own error; ``doing`` begins what is said of it.
 
+        What the file prints goes to standard error, as standard output may be JSON.
         ``line`` is named where none of the file was under way, as when a method takes other arguments.
 
         Raises:
             PolicyError: Naming the last line of the file that was under way.
         """
         try:
-            with _time_limit(limit_s):
+            with redirect_stdout(sys.stderr), _time_limit(limit_s):
                 yield
         except _TooLong as error:
             what = f"no answer within {limit_s:g} s; a policy that needs more sets limit_s"

@@ -68,6 +68,12 @@ def test_a_file_that_is_as_long_and_changed_at_once_is_read_anew(tmp_path: Path)
     assert names == ["one", "two"]
 
 
+def test_what_a_file_prints_is_not_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"print('loaded')\n{HEAD}        print('asked', window.number)\n        return plan\n"
+    own(tmp_path, text).plan(Window(3, problem_of(), Budget(), np.ones((5, 2))))
+    assert capsys.readouterr() == ("", "loaded\nasked 3\n")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
