@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar, get_args
 
-from msgspec import Meta, Struct, ValidationError, to_builtins
+from msgspec import DecodeError, Meta, Struct, ValidationError, to_builtins
 from msgspec.json import Decoder
 
 from executor.files import summed, without_sum
@@ -99,7 +99,7 @@ def entry_in(line: bytes) -> Entry[Record]:
         raise LogError(f"{_damage_in(line)}; {ALTERED}") from None
     try:
         frame = _FRAMES.decode(lasting)
-    except ValidationError:
+    except DecodeError:
         raise LogError(f"it is no whole record of this program; {ALTERED}") from None
     if frame.kind not in _KINDS:
         raise LogError(f"kind {frame.kind!r} is unknown; another version wrote it, or the file was altered")
@@ -109,7 +109,7 @@ def entry_in(line: bytes) -> Entry[Record]:
         raise _refused(frame.kind, error) from None
     try:
         return Entry(frame.n, frame.at_s, record, _WALLS.decode(wall) if wall else Wall())
-    except ValidationError as error:
+    except DecodeError as error:
         raise _refused(f"{frame.kind}.wall", error) from None
 
 
@@ -125,8 +125,10 @@ def _damage_in(line: bytes) -> str:
     return "checksum does not match" if is_whole else "it is no whole record of this program"
 
 
-def _refused(kind: str, error: ValidationError) -> LogError:
-    """The error in one line that names the field."""
+def _refused(kind: str, error: DecodeError) -> LogError:
+    """The error in one line that names the field; half a character makes a text no JSON."""
+    if not isinstance(error, ValidationError):
+        return LogError(f"{kind} is no JSON; {ALTERED}")
     found = _PLACE.fullmatch(str(error))
     assert found is not None
     reason, where = found[1], found[2] or ""

@@ -143,8 +143,12 @@ def of_plan(random: Random, cwd: Path, originals: Originals) -> list[str]:
 
 
 def of_log(random: Random, cwd: Path, originals: Originals) -> list[str]:
-    """A run's log: records changed and their checksums made anew, or bytes changed."""
-    (cwd / "run").mkdir()
+    """A run's log: records changed and their checksums made anew, or bytes changed; beside a good one."""
+    write_inputs(cwd, random, CONFIG)
+    for name in ("run", "good"):
+        (cwd / name).mkdir()
+        (cwd / name / "config.yaml").write_bytes(originals.config)
+        (cwd / name / "events.jsonl").write_bytes(originals.log)
     raw = originals.log
     for _ in range(random.choice((0, 1, 1, 2))):
         raw = _with_other_records(raw, random)
@@ -154,7 +158,8 @@ def of_log(random: Random, cwd: Path, originals: Originals) -> list[str]:
     if random.random() < 0.2:
         (cwd / "problem.json").write_bytes(mutate.as_json(PAPER))
         return ["plan", "--problem", "problem.json", "--overhead-from", "run"]
-    return ["report", "run", *random.choice(((), ("--json",)))]
+    read = ["report", "run"], ["verify", "run"], ["diff", "good", "run"], ["diff", "run", "good"], ["runs", "."]
+    return [*random.choice(read), *random.choice(((), ("--json",)))]
 
 
 def of_resumption(random: Random, cwd: Path, originals: Originals) -> list[str]:

@@ -125,7 +125,18 @@ def test_a_tenant_outside_the_format_is_refused(changes: dict[str, object], mess
         ({"step_s": 1e-300}, "step_s is 1e-300; a finite number ≥ 1e-06"),
         ({"switch_s": -0.1}, "switch_s is -0.1"),
         ({"tenants": ()}, "0 given; 1 to 7"),
-        ({"tenants": tuple(tenant(str(i)) for i in range(8))}, "8 given; 1 to 7 are allowed, as a100-40gb has 7 comp"),
+        (
+            {"tenants": tuple(tenant(str(i)) for i in range(8))},
+            "8 given; 1 to 7 are allowed, as a100-40gb has 7 compute slices and each tenant needs one",
+        ),
+        (
+            {
+                "tenants": tuple(tenant(str(i)) for i in range(9)),
+                "pools": (Pool(("0", "1"), {"1g.5gb": {"0": 9.0, "1": 9.0}}, 1.0),),
+                "reconfiguration": Reconfiguration.PHYSICAL,
+            },
+            "9 given in 8 pools; 1 to 7 are allowed, as a100-40gb has 7 compute slices and each pool needs one",
+        ),
         ({"tenants": tuple(tenant(str(i)) for i in range(7))}, "7 given; the paper model takes 6 at most"),
         ({"tenants": (tenant("a"), tenant("a"))}, r"tenants\[0\].name is 'a', which is given twice"),
         ({"initial": PaperState({"bert": ()})}, "'bert' is no tenant"),

@@ -81,6 +81,13 @@ def test_a_cause_that_nobody_knows_is_refused() -> None:
         check(kept(cause="whim"))
 
 
+def test_half_a_character_is_no_json() -> None:
+    with pytest.raises(LogError, match="it is no whole record of this program; the file was altered"):
+        check(kept(reason="\ud800"))
+    with pytest.raises(LogError, match=r"plan_kept\.wall is no JSON; the file was altered"):
+        check(kept(wall={"solve_s": 1.0, "load_s": 0.5, "version": "\ud800"}))
+
+
 def test_a_field_that_a_later_version_has_added_is_left_alone() -> None:
     check(kept(mood="good"))
 

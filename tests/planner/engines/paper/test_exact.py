@@ -8,7 +8,7 @@ from itertools import islice, product
 import numpy as np
 import pytest
 from claims import Claims
-from problems import paper_problem
+from problems import paper_problem, with_salvage
 from windows import tenant, window
 
 from planner.budget import Budget
@@ -160,7 +160,7 @@ def test_the_bound_is_that_of_the_best_path_and_the_best_schedules(seed):
 @pytest.mark.parametrize("seed", daily([*THREE, *FEW[:12]], [*THREE[::2], *FEW[:6]]))
 @pytest.mark.parametrize("scale", [0.0, 1.0, 15.0])
 def test_no_schedule_exceeds_the_bound_less_its_slacks(seed, scale):
-    joint = joint_of(paper_problem(seed))
+    joint = joint_of(with_salvage(paper_problem(seed), seed))
     statuses, _ = statuses_of(joint, seed, scale)
     best = max(joint.value(choices) for choices in islice(schedules_of(joint), 3000))
     for share in (0.02, 0.25, 0.5, 0.1):
