@@ -120,6 +120,7 @@ def test_a_plan_that_swings_gives_way_where_arrivals_may_swing_the_other_way() -
     assert len({item.create_step for item in answer.lifetimes}) == 1
     # What goes on is judged where it is worth as much; as it stays, nothing takes its place.
     assert held_to_floor(problem, answer, answer, other) is answer
+    assert held_to_floor(problem, replace(answer, burst_loss=None), plan, other).burst_loss == answer.burst_loss
 
 
 def test_nothing_is_asked_without_scenarios() -> None:
