@@ -106,7 +106,7 @@ class PoolSubproblem:
 
         def leeway(m: int) -> float:
             rises = (gains[m][1:] - gains[m][0])[:, :, self._may_hold]
-            return float((rises.max(axis=2, initial=0.0) - rises.min(axis=2, initial=np.inf)).sum())
+            return float((rises.max(axis=2) - rises.min(axis=2)).sum()) if rises.size else 0.0
 
         for m in sorted((m for m in gains if m in self._facts.actors), key=lambda m: (-leeway(m), m)):
             rises = gains[m][1:] - gains[m][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import physical_oracle
 import pytest
 from answers import near
@@ -9,9 +10,14 @@ from claims import Claims
 from problems import pooled_problem
 
 from planner.engines import pooled
+from planner.engines.prices import InstancePrices
+from planner.engines.schedule import WindowFacts
+from planner.plan import Certificate
+from planner.problem import without_floors
 from planner.solve import solve
 from planner.verify import pooled as checked
 from planner.verify import verify
+from planner.verify.certificate import certified_bound
 from tests.seeds import daily
 
 SEEDS = daily(range(400, 520), range(401, 430, 2))
@@ -31,3 +37,16 @@ def test_members_beyond_the_states_are_bounded_and_retrained_all_the_same(seed, 
             claim(problem.has_floors or plan.objective == near(best), f"worth {plan.objective}, not {best}")
             claim(plan.bound >= best - slack, f"bound {plan.bound} below {best}")
             claim(found.proven_bound is None or found.proven_bound >= best - slack, f"proven {found.proven_bound}")
+
+
+@pytest.mark.parametrize("most_states", [2, 16])
+def test_the_check_finds_the_same_bound_at_any_prices(most_states, monkeypatch):
+    monkeypatch.setattr(pooled, "MOST_STATES", most_states)
+    monkeypatch.setattr(checked, "MOST_STATES", most_states)
+    with Claims(f"{most_states} states") as claim:
+        for seed in range(60):
+            problem = without_floors(pooled_problem(seed))
+            dual = InstancePrices(WindowFacts.of(problem))
+            prices = 5.0 * np.random.default_rng(seed).normal(size=dual.shape)
+            bound = certified_bound(problem, Certificate(problem.profile_names, prices))
+            claim(bound == near(dual(prices)[0], 1e-6), f"seed {seed}: {bound}; the engine has {dual(prices)[0]}")
