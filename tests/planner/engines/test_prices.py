@@ -6,6 +6,7 @@ import numpy as np
 import paper_oracle
 import physical_oracle
 import pytest
+from answers import near
 from claims import Claims
 from problems import case_name, paper_problem, physical_problem, pooled_problem
 
@@ -15,7 +16,9 @@ from planner.engines.physical.prices import PhysicalPrices
 from planner.engines.prices import InstancePrices, Subgradient, rounded
 from planner.engines.schedule import WindowFacts
 from planner.feasibility import infeasibility
+from planner.plan import Certificate
 from planner.solve import solve
+from planner.verify.certificate import certified_bound
 from tests.seeds import daily
 
 PAPER_SEEDS = sorted({*range(42)} - {2, 4, 8, 24, 26, 28, 30, 31, 32, 34, 36, 40})
@@ -66,6 +69,8 @@ def test_any_prices_bound_every_plan_with_slopes_that_are_slopes(case):
     with Claims(case_name(case)) as claim:
         for one, (bound, slope) in zip(points, bounds, strict=True):
             claim(is_at_least(bound, best), f"bound {bound}; the best plan is worth {best}")
+            found = certified_bound(problem, Certificate(problem.profile_names, one))
+            claim(problem.has_floors or found == near(bound, 1e-6), f"bound {bound}; the check finds {found}")
             for other, (further, _) in zip(points, bounds, strict=True):
                 least = bound + float((slope * (other - one)).sum()) - 1e-6
                 claim(further >= least, f"bound {further} below {least}, on the slope of another one")
