@@ -138,6 +138,7 @@ def test_a_running_retraining_does_not_begin_again():
 def test_a_running_retraining_trains_before_it_ends():
     problem, plan = continued_case()
     assert Rule.RETRAINING in broken_rules(problem, with_lifetime(plan, 2, serve_step=10**30))
+    assert not broken_rules(problem, with_lifetime(plan, 2, serve_step=plan.lifetimes[2].end_step))
 
 
 def test_a_running_retraining_keeps_its_instance():
