@@ -8,10 +8,12 @@ from itertools import product
 import numpy as np
 import pytest
 from claims import Claims
-from problems import paper_problem, physical_problem, with_checkpoints
+from problems import paper_problem, physical_problem, with_checkpoints, with_salvage
 from windows import tenant, window
 
+from planner.counts import feasible_multisets, multiset_of
 from planner.engines.schedule import Schedule, WindowFacts, choices_of, earliest_schedule, may_start
+from planner.problem import Retraining
 
 
 def some_schedule(facts: WindowFacts, seed: int) -> Schedule:
@@ -93,3 +95,31 @@ def check_starts(claim: Claims, seed: int, swap_s: float) -> None:
             single = [facts.along(way.at(start), gains).sum(axis=0) for start in range(found.shape[1])]
             is_same = found == pytest.approx(np.array(single).T, rel=1e-12, abs=1e-9)
             claim(is_same, f"seed {seed}: tenant {m} earns {found} on {way.profile}, {single} start by start")
+
+
+def test_a_way_adds_its_salvage_and_step_by_step_the_most_that_its_checkpoints_earn_more() -> None:
+    n_with_checkpoints = 0
+    with Claims("what ways add") as claim:
+        for make, seed in product((paper_problem, physical_problem), range(12)):
+            facts = WindowFacts.of(with_salvage(with_checkpoints(make(seed), seed), seed))
+            for way in (way for m in facts.movers for way in facts.ways(m)):
+                expected = [added_by(facts, way.at(start)) for start in range(facts.n_steps - way.n_steps + 1)]
+                found = facts.added(way)
+                claim(found == pytest.approx(expected), f"seed {seed}: {way} adds {found}, step by step {expected}")
+                n_with_checkpoints += bool(facts.problem.tenants[way.tenant].kept_checkpoints(way.level))
+    assert n_with_checkpoints > 20
+
+
+def added_by(facts: WindowFacts, run: Retraining) -> float:
+    """What holdings that fit beside the retraining earn more by its checkpoints, and after it any; and its salvage."""
+    problem, table = facts.problem, facts.gains[run.tenant]
+    fitting = feasible_multisets(problem.gpu, problem.profile_names)
+    own = multiset_of(problem, [run.profile])
+    beside = [tuple(map(sum, zip(multiset, own, strict=True))) in fitting for multiset in table.multisets]
+    total, level, changes = problem.tenants[run.tenant].salvages[run.level], 0, dict(facts.changes(run))
+    for step in range(run.start_step, facts.n_steps):
+        level = changes.get(step, level)
+        least, holdings = (0, beside) if step < run.end_step else (run.level, slice(None))
+        kinds = [gains[:, step, holdings] for gains in (table.steady, table.changed) if gains is not None]
+        total += max(0.0, *(float((own[level] - own[least]).max(initial=0.0)) for own in kinds))
+    return total
