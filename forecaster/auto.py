@@ -64,7 +64,7 @@ class Auto:
     Attributes:
         experts: At least one; one alone is recalibrated.
         name: As configs, logs and reports call this set of experts.
-        min_history_steps: None: without history a prior is forecast.
+        min_history_steps: None: without history windows forecast a prior, whatever the experts.
     """
 
     min_history_steps = 0
@@ -81,7 +81,8 @@ class Auto:
         """
         check_counts(self.name, n_steps, n_paths)
         known = filled(history_rps, self.name)
-        mixture = _Mixture(self.experts, known.rates_rps, n_steps)
+        experts = WINDOWS if np.isnan(history_rps).all() else self.experts  # the prior has no order to learn from
+        mixture = _Mixture(experts, known.rates_rps, n_steps)
         errors = _error_paths(known.rates_rps, n_steps, mixture.level_steps)
         said = f"{self.name}: {'; '.join((mixture.said, *mixture.failed, *known.notes))}"
         return forecast_from_bands(said, mixture.bands_rps, errors, len(known.rates_rps), n_paths, rng)

@@ -75,7 +75,7 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share with the interval that holds 95 % of those of resampled blocks; ``None`` with too few blocks."""
+    """A share with the interval that holds 95 % of those of resampled blocks; ``None`` with too few in a series."""
 
     value: float
     low: float | None
@@ -225,7 +225,7 @@ def _coverage(within: Sequence[NDArray[np.int64]]) -> Share:
         picked = rng.integers(0, hits.size, (_N_RESAMPLES, hits.size))
         drawn.append(hits[picked].sum(axis=1) / counts[picked].sum(axis=1))
     value = float(np.mean(means))
-    if sum(one.shape[1] for one in within) < LEAST_BLOCKS:
+    if min(one.shape[1] for one in within) < LEAST_BLOCKS:
         return Share(value, None, None)
     low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975]).tolist()
     return Share(value, low, high)

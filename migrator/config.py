@@ -7,6 +7,7 @@ is checked when the run is put together (``migrator.inputs``).
 
 from __future__ import annotations
 
+import fractions
 import math
 import os
 import re
@@ -675,8 +676,15 @@ class Config(Section):
 
     @property
     def ahead_steps(self) -> int:
-        """Steps before a window's start at which its plan is begun; 0 where planning takes no time."""
-        return math.ceil(self.planning_s / self.step_s - 1e-9)
+        """Steps before a window's start at which its plan is begun; 0 where planning takes no time.
+
+        Arrivals are known by the second: they are whole seconds together if so many fit into a window.
+        """
+        least = math.ceil(self.planning_s / self.step_s - 1e-9)
+        to_a_second = fractions.Fraction(self.step_s).limit_denominator(self.n_steps).denominator
+        whole = math.ceil(least / to_a_second) * to_a_second
+        is_whole = abs(whole * self.step_s - round(whole * self.step_s)) < 1e-9
+        return whole if is_whole and whole < self.n_steps else least
 
 
 def _others_in(pool: Sequence[str], name: str) -> str:

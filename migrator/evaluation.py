@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from forecaster.auto import FAILED
 from forecaster.forecast import FloatArray, Forecaster
-from forecaster.neural import METHODS, Learned, ModelError
+from forecaster.neural import METHODS, FittedOn, Learned, ModelError
 from forecaster.registry import forecaster_names
 from forecaster.scores import LEADS_S, Pooled, Trials, origins_between, pooled, rolling, score, score_of_total
 from migrator.config import ForecastConfig
@@ -62,16 +62,17 @@ class Series:
         """Its length, T."""
         return len(self.rates_rps)
 
-    def fingerprint(self, n_seconds: int) -> str:
-        """SHA-256 of the first ``n_seconds``, by which a fitted model tells what it has seen."""
-        part = np.ascontiguousarray(self.rates_rps[:n_seconds])
+    def fingerprint(self, n_seconds: int, first: int = 0) -> str:
+        """SHA-256 of ``n_seconds`` from the ``first`` of them on, by which a fitted model tells what it has seen."""
+        part = np.ascontiguousarray(self.rates_rps[first : first + n_seconds])
         return sha256(repr(part.shape).encode() + part.tobytes()).hexdigest()
 
 
 def read_series(source: str, seconds: tuple[int, int] | None = None) -> Series:
     """The arrivals of a run's folder, of a shipped trace by its name, or of a trace file.
 
-    ``seconds`` is the half-open part that is wanted; everything by default, and a day of the synthetic trace.
+    ``seconds`` is the half-open part that is wanted, in seconds of the trace or the run; everything by default, and a
+    day of the synthetic trace.
 
     Raises:
         SeriesError: The part lies outside, or a run has no finished window.
@@ -89,9 +90,10 @@ def read_series(source: str, seconds: tuple[int, int] | None = None) -> Series:
     if seconds is None:
         return whole
     first, end = seconds
-    if end > whole.n_seconds:
-        raise SeriesError(f"--seconds {first}:{end}: {source} has seconds 0 to {whole.n_seconds}")
-    return Series(whole.name, whole.tenants, whole.rates_rps[first:end], first, whole.notes)
+    begin, known_end = whole.first_s, whole.first_s + whole.n_seconds
+    if first < begin or end > known_end:
+        raise SeriesError(f"--seconds {first}:{end}: {source} has seconds {begin} to {known_end}")
+    return Series(whole.name, whole.tenants, whole.rates_rps[first - begin : end - begin], first, whole.notes)
 
 
 def _synthetic(seconds: tuple[int, int] | None) -> Series:
@@ -166,7 +168,7 @@ class Terms:
         if self.stride_s is not None:
             return self.stride_s
         tested_s = series.n_seconds - self.first_origin(series) - self.window_s
-        return max(1, self.window_s // _LEAST_STRIDE, -(-tested_s // MOST_ORIGINS))
+        return max(1, self.window_s // _LEAST_STRIDE, tested_s // MOST_ORIGINS + 1)
 
     def origins(self, series: Series) -> NDArray[np.int64]:
         """Seconds of the series at which forecasts begin; none where it is too short."""
@@ -196,6 +198,12 @@ class Evaluation:
     def leads(self) -> tuple[int, ...]:
         """The leads at which it is judged, in seconds: those within the window."""
         return tuple(lead for lead in LEADS_S if lead <= self.terms.window_s)
+
+    @property
+    def history(self) -> str:
+        """How much the forecasts saw, in words: that of ``terms``, or up to what there is before the last origin."""
+        asked_s, origins = self.terms.history_s, self.terms.origins(self.series)
+        return f"{asked_s} s" if origins[0] >= asked_s else f"up to {min(asked_s, origins[-1])} s"
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,6 +338,13 @@ def _seen_before(series: Series, methods: Methods, first: int) -> Iterator[str]:
     for name, method in methods.forecasters.items():
         for seen in method.seen if isinstance(method, Learned) else ():
             begin = seen.first_s - series.first_s
-            beyond = begin + seen.n_seconds - first
-            if seen.name == series.name and beyond > 0:
-                yield f"{name} was fitted on {beyond:,} of the seconds on which it is tested here"
+            n_tested = min(begin + seen.n_seconds, series.n_seconds) - max(begin, first)
+            if n_tested > 0 and _is_of(seen, series, begin):
+                yield f"{name} was fitted on {n_tested:,} of the seconds on which it is tested here"
+
+
+def _is_of(seen: FittedOn, series: Series, begin: int) -> bool:
+    """Whether what was seen is the series from ``begin`` on: by its rates where all are there, else by its name."""
+    if begin >= 0 and begin + seen.n_seconds <= series.n_seconds:
+        return seen.sha256 == series.fingerprint(seen.n_seconds, begin)
+    return seen.name == series.name

@@ -310,7 +310,8 @@ def forecaster_of(
     model has to be made.
 
     Raises:
-        ConfigError: It needs more history than ``forecast.history_s`` gives, or a library that is not there.
+        ConfigError: It needs more history than ``forecast.history_s`` gives, a season of whole steps, or a library that
+            is not there.
     """
     forecaster: Forecaster
     if lacks := lacking_for(settings.method):
@@ -322,7 +323,11 @@ def forecaster_of(
         case "ewma":
             forecaster = make_forecaster("ewma", half_life_steps=settings.half_life_s / unit_s)
         case "seasonal-naive":
-            forecaster = make_forecaster("seasonal-naive", season_steps=max(1, round(settings.season_s / unit_s)))
+            season_steps = round(settings.season_s / unit_s)
+            if abs(settings.season_s / unit_s - season_steps) > 1e-6 or season_steps < 1:
+                needed = f"a whole number of steps of {unit_s:g} s is" if each == 1 else "whole seconds are"
+                raise ConfigError(f"{origin}: forecast.season_s is {settings.season_s:g}; {needed} needed")
+            forecaster = make_forecaster("seasonal-naive", season_steps=season_steps)
         case "informer" | "nhits":
             forecaster = _learned(settings, unit_s, origin, n_units)
         case "auto" | "window" | "short-term" | "lightgbm":

@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from forecaster.neural import Check, FittedOn, ModelError, Recipe, fit
+from forecaster.seconds import steps_per_second
 from migrator.commands.options import Assignments, ConfigFile, Json, PlotThem, nameable, with_examples
 from migrator.commands.pages import require_page
 from migrator.config import Config, files_in, read_config
@@ -213,17 +214,20 @@ def _forecast_of(config: Config, config_path: Path, window: int) -> ShownForecas
     setting, traffic = assemble(config, str(config_path))
     warn_of(setting.warnings)
     print_traffic(config, traffic, progress())
-    opening = observe(setting, traffic, window, [0.0] * len(setting.tenants))
-    start_s = window * config.window_s
+    ahead_steps = config.ahead_steps if window else 0
+    opening = observe(setting, traffic, window, [0.0] * len(setting.tenants), ahead_steps=ahead_steps)
+    start_s, each = window * config.window_s, steps_per_second(config.step_s)
+    unit_s = config.step_s if each == 1 else 1.0
     return ShownForecast(
         title=config.name,
         window=window,
         start_s=start_s,
+        known_until_s=start_s - ahead_steps * config.step_s,
         step_s=config.step_s,
         tenants=tuple(tenant.name for tenant in setting.tenants),
         past_rps=opening.past_rps,
         forecast=Foresight(setting, traffic).forecast(opening),
-        came_rps=traffic.hindsight.rates_rps(start_s, config.step_s, config.n_steps),
+        came_rps=traffic.rates_before(start_s + config.window_s, unit_s, config.n_steps // each).repeat(each, axis=0),
     )
 
 

@@ -32,7 +32,7 @@ from workloads.training import FULL, reached
 
 
 def begun_s(setting: Setting, window: int) -> float:
-    """The second at which a window's plan is begun: ``planner.planning_s``, in whole steps, before the window."""
+    """The second at which a window's plan is begun: ``planner.planning_s``, or some steps more, before the window."""
     return window * setting.config.window_s - setting.config.ahead_steps * setting.config.step_s
 
 

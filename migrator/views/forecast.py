@@ -63,7 +63,7 @@ def _print_heading(evaluation: Evaluation, console: Console) -> None:
         f"[bold]{escape(series.name)}[/]: {series.n_seconds:,} s of {_tenants(series.tenants)}, mean "
         f"{series.rates_rps.mean():.4g}/s; tested from second {series.first_s + terms.first_origin(series):,} on: "
         f"{n_origins} windows of {terms.window_s} s, one every {terms.stride(series)} s, from "
-        f"{terms.history_s} s before"
+        f"{evaluation.history} before"
     )
     for note in evaluation.notes:
         console.print(f"  {escape(note)}", style="yellow")
@@ -315,16 +315,18 @@ class ShownForecast:
         title: The config's name.
         window: Its number.
         start_s: When it begins, in seconds of the run.
+        known_until_s: Up to when arrivals were known as its plan was begun.
         step_s: Seconds a step.
         tenants: Their names.
-        past_rps: Before it, oldest first, ``(T, n)``.
+        past_rps: Before that, oldest first, ``(T, n)``.
         forecast: Of the window, ``(H, n)``.
-        came_rps: What came in it, ``(H, n)``.
+        came_rps: What came in it, ``(H, n)``; steps that are parts of a second have the rate of theirs.
     """
 
     title: str
     window: int
     start_s: float
+    known_until_s: float
     step_s: float
     tenants: tuple[str, ...]
     past_rps: FloatArray
@@ -349,9 +351,10 @@ def print_shown(shown: ShownForecast, console: Console) -> None:
     """Print for each tenant the past, the forecast and what came as strips, and the window's total."""
     band, low, high = shown.band
     end_s = shown.start_s + shown.step_s * len(shown.came_rps)
+    before = "" if shown.known_until_s == shown.start_s else f" second {shown.known_until_s:g}"
     console.print(
         f"[bold]{escape(shown.title)}[/], window {shown.window}, seconds {shown.start_s:g} to {end_s:g}: forecast by "
-        f"{escape(shown.forecast.method)} from the {len(shown.past_rps) * shown.step_s:g} s before"
+        f"{escape(shown.forecast.method)} from the {len(shown.past_rps) * shown.step_s:g} s before{before}"
     )
     for tenant, name in enumerate(shown.tenants):
         expected, least, most, came = shown.total(tenant)
@@ -413,6 +416,7 @@ def shown_to_json(shown: ShownForecast) -> Json:
         "name": shown.title,
         "window": shown.window,
         "start_s": shown.start_s,
+        "known_until_s": shown.known_until_s,
         "step_s": shown.step_s,
         "method": forecast.method,
         "band": shown.band[0],
@@ -436,7 +440,7 @@ def _window_figure(shown: ShownForecast) -> Figure:
 
     figure = make_subplots(rows=len(shown.tenants), cols=1, subplot_titles=list(map(escape_html, shown.tenants)))
     n_past = min(len(shown.past_rps), max(1, round(_PAST_S / shown.step_s)))
-    before_s = shown.start_s + shown.step_s * np.arange(-n_past, 0, dtype=np.float64)
+    before_s = shown.known_until_s + shown.step_s * np.arange(-n_past, 0, dtype=np.float64)
     window_s = shown.start_s + shown.step_s * np.arange(len(shown.came_rps), dtype=np.float64)
     forecast, (band, _, _) = shown.forecast, shown.band
     for tenant in range(len(shown.tenants)):

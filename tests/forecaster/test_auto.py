@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forecaster.auto import LAST_RESORT, PRIOR_RPS, PRIOR_STEPS, WINDOWS, Auto, filled
 from forecaster.expert import LEVELS, Expert, IntArray, RecentWindow, outcomes_at
 from forecaster.forecast import FloatArray, Forecast
+from forecaster.registry import make_forecaster
 from forecaster.short_term import ShortTerm
 from tests.seeds import examples
 
@@ -150,10 +151,15 @@ def test_where_every_expert_fails_a_window_takes_over() -> None:
     np.testing.assert_allclose(forecast.mean_rps, 7.0)
 
 
-def test_without_history_the_prior_is_forecast_and_it_is_said() -> None:
-    forecast = forecast_of(np.empty((0, 2)))
-    assert forecast.method.endswith("; no history: prior of 1 requests a second")
-    assert 0.3 < forecast.mean_rps.mean() < 3
+@pytest.mark.parametrize("name", ["auto", "short-term", "lightgbm"])
+def test_without_history_windows_forecast_the_prior_and_it_is_said(name: str) -> None:
+    own, windows = (
+        make_forecaster(method).forecast(np.empty((0, 2)), 40, 8, np.random.default_rng(0))
+        for method in (name, "window")
+    )
+    assert own.method == f"{name}: window 60 then window 30; no history: prior of 1 requests a second"
+    assert 0.9 < own.mean_rps.mean() < 1.1
+    np.testing.assert_array_equal(own.quantiles_rps, windows.quantiles_rps)
 
 
 def test_gaps_are_filled_and_it_is_said() -> None:

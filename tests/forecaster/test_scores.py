@@ -93,8 +93,11 @@ def test_intervals_resample_blocks_and_not_single_values() -> None:
 
 
 def test_a_few_blocks_have_no_interval() -> None:
-    found = within_80_pct(score(trials(np.zeros((4, 1)), np.zeros((4, 1)), 0.0, 5.0)))
-    assert (found.value, found.low, found.high) == (1.0, None, None)
+    few, enough = (score(trials(np.zeros((n, 1)), np.zeros((n, 1)), 0.0, 5.0)) for n in (4, 5))
+    for scores in ([few], [few, few], [enough, few]):
+        found = within_80_pct(*scores)
+        assert (found.value, found.low, found.high) == (1.0, None, None)
+    assert within_80_pct(enough, enough).low is not None
 
 
 def test_series_pool_with_the_same_weight_however_long() -> None:

@@ -68,6 +68,19 @@ def test_planning_takes_as_long_as_it_is_given(write_config) -> None:
     assert read_config(write_config({"planner.planning_s": 2.5})).planning_s == 2.5
 
 
+@pytest.mark.parametrize(
+    ("step_s", "planning_s", "n_steps"),
+    [
+        *((1, 6, 6), (1, 2.5, 3), (5, 6, 2), (0.1, 6, 60), (2.5, 0, 0)),
+        *((2.5, 6, 4), (0.5, 0.5, 2), (0.5, 6.5, 14), (0.3, 1, 10), (7.5, 10, 2)),
+        (7.5, 46, 7),  # eight would be a full minute, and the whole window
+    ],
+)
+def test_plans_are_begun_with_a_full_second(write_config, step_s: float, planning_s: float, n_steps: int) -> None:
+    config = read_config(write_config({"step_s": step_s, "planner.planning_s": planning_s}))
+    assert config.ahead_steps == n_steps
+
+
 def test_a_single_window_is_planned_before_it_begins_however_long_that_takes(write_config) -> None:
     assert read_config(write_config({"planner.planning_s": 100, "windows": 1})).planning_steps == 100
 

@@ -166,6 +166,21 @@ def test_what_is_expected_does_not_depend_on_how_short_steps_are(method: str, ow
     assert np.array_equal(means[0].repeat(10, axis=0), means[1])
 
 
+@pytest.mark.parametrize(
+    ("step_s", "season_s", "needed"),
+    [
+        (1, 0.4, "0.4; a whole number of steps of 1 s is needed"),
+        (2, 9, "9; a whole number of steps of 2 s is needed"),
+        (0.5, 2.5, "2.5; whole seconds are needed"),
+    ],
+)
+def test_a_season_of_parts_of_a_step_is_refused(step_s: float, season_s: float, needed: str) -> None:
+    changes = {"step_s": step_s, "forecast.season_s": season_s}
+    with pytest.raises(ConfigError, match=rf"small.yaml: forecast.season_s is {needed}$"):
+        assembled({**changes, "forecast.method": "seasonal-naive"})
+    assembled({**changes, "forecast.method": "window"})
+
+
 def test_a_forecaster_whose_library_is_absent_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "lightgbm" else name)
     with pytest.raises(ConfigError, match=r"small.yaml: forecast.method lightgbm needs lightgbm: .*-mig\[forecast\]'"):

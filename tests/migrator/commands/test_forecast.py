@@ -7,6 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 SHORT = ("--window", 60, "--history", 200, "--stride", 100)
@@ -66,18 +67,31 @@ def test_a_window_is_shown_beside_what_came(call, write_config, tmp_path: Path) 
     assert "small, window 1, seconds 60 to 120: forecast by ewma from the 60 s before" in out
     assert "language: expected" in out
     assert "which the forecast did not see" in page.read_text()
+    ahead = call("forecast", "show", write_config(), "--window", 1, "--set", "planner.planning_s=6")[1]
+    assert "from the 60 s before second 54" in " ".join(ahead.split())
 
 
-def test_the_forecast_shown_is_the_runs(call, write_config) -> None:
-    config = write_config()
+@pytest.mark.parametrize(
+    ("changes", "known_until_s"),
+    [
+        ({}, 60),
+        ({"planner.planning_s": 6}, 54),
+        ({"step_s": 0.5}, 60),
+        ({"step_s": 0.5, "planner.planning_s": 6.5}, 53),
+    ],
+)
+def test_the_forecast_shown_is_the_runs(call, write_config, changes: dict[str, object], known_until_s: float) -> None:
+    config = write_config(changes)
     assert call("run", config, "--policy", "equal", "--out", "past")[0] == 0
     shown = json.loads(call("forecast", "show", config, "--window", 1, "--json")[1])
     lines = [json.loads(line) for line in Path("past/events.jsonl").read_text().splitlines()]
     (started,) = (line for line in lines if line["kind"] == "window_started" and line["window"] == 1)
     (finished,) = (line for line in lines if line["kind"] == "window_finished" and line["window"] == 1)
+    each = round(1 / shown["step_s"])
+    assert shown["known_until_s"] == known_until_s == started.get("asked_s", 60)
     for name, tenant in shown["tenants"].items():
         assert tenant["mean_rps"] == pytest.approx(started["forecast"]["tenants"][name]["mean_rps"], abs=1e-3)
-        assert tenant["came_rps"] == finished["tenants"][name]["arrivals"]
+        assert tenant["came_rps"] == np.repeat(finished["tenants"][name]["arrivals"], each).tolist()
         assert tenant["total"]["came"] == sum(finished["tenants"][name]["arrivals"])
 
 

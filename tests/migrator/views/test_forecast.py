@@ -54,6 +54,13 @@ def test_where_nothing_came_a_loss_over_it_is_a_dash() -> None:
     assert evaluations_to_json([nothing])["series"][0]["methods"]["short"]["all"]["wape"] is None
 
 
+@pytest.mark.parametrize(("history_s", "told"), [(200, "200 s"), (201, "up to 201 s"), (5000, "up to 280 s")])
+def test_no_more_history_is_told_than_there_is(history_s: int, told: str) -> None:
+    made = Series("made", ("made",), np.ones((300, 1)))
+    text = printed(evaluate(made, Methods({"ewma": Ewma(2)}), Terms(20, history_s, stride_s=20, n_paths=1)))
+    assert f"from {told} before" in " ".join(text.split())
+
+
 def test_several_series_have_a_table_of_all_of_them(drifting: Evaluation) -> None:
     other = evaluation(np.full((300, 1), 7.0))
     found = evaluations_to_json([drifting, other])
