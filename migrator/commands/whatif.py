@@ -129,7 +129,7 @@ def whatif_command(
         text = sweep_to_csv(sweep, found) if out.suffix == ".csv" else json.dumps(document, indent=2, allow_nan=False)
         write_output("--out", out, text)
     if plot is not None:
-        write_output("--plot", plot, sweep_to_html(sweep, () if found is None else found.conditions))
+        write_output("--plot", plot, sweep_to_html(sweep, found, confirmed))
     if as_json:
         print_json(document)
     else:

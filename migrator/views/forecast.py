@@ -243,6 +243,7 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
                 **shared,
             )
             total = own.total.coverage[SHOWN_BAND]
+            shared["marker"] = {**look, "opacity": 0.5}  # error bars are seen on it
             figure.add_bar(
                 x=[escape_html(name)],
                 y=[100 * total.value],
@@ -252,7 +253,8 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
                 **shared,
             )
         for column in (2, 3):
-            figure.add_hline(y=100 * SHOWN_BAND, row=row, col=column, line={"color": _GREY, "dash": "dot"})
+            line = {"color": _GREY, "width": 1.5, "dash": "dot"}
+            figure.add_hline(y=100 * SHOWN_BAND, row=row, col=column, line=line, opacity=1)
             figure.update_yaxes(range=[0, 102], row=row, col=column)
     figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=1)
     figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=2)
@@ -484,5 +486,5 @@ def _window_figure(shown: ShownForecast) -> Figure:
         line(window_s, forecast.mean_rps[:, tenant], "mean", VALUES[0], 2.5)
     figure.update_xaxes(title_text="second of the run", row=len(shown.tenants))
     figure.update_yaxes(title_text="requests/s", rangemode="tozero")
-    figure.update_layout(template="simple_white", width=1100, height=100 + 260 * len(shown.tenants), margin={"t": 50})
+    figure.update_layout(template="simple_white", height=100 + 260 * len(shown.tenants), margin={"t": 50})
     return figure

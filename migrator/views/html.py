@@ -17,8 +17,10 @@ from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, MatchS
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown
+from migrator.views.whatif import answer_lines, confirmed_lines
+from migrator.whatif.confirm import Confirmed
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
-from migrator.whatif.search import METRICS, UNMEASURED, Condition
+from migrator.whatif.search import METRICS, UNMEASURED, Condition, Found
 from migrator.whatif.sweep import PointOutcome, Sweep
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ _MARGIN_PX = {"t": 90, "b": 60, "l": 160, "r": 20}
 _LEGEND = {"orientation": "h", "x": 0, "y": 1, "yanchor": "top", "yref": "container", "traceorder": "normal"}
 """Above the panels, in sight however wide the page is."""
 
+_CLASSES_PX = 120
+"""Above the account's panels: four rows of the legend on a narrow page, and the first panel's title."""
+
 _PANEL_PX = (420, 250)
 _AROUND_PX = 150
 """Height of column titles, x axis and margins around a grid's panels."""
@@ -54,7 +59,7 @@ _CLASSES = {
     "wrong_new": "in time, wrong, by the model retrained in the window",
     "capacity": "missed, beyond what serving and changing instances could have answered",
     "reconfiguration": "missed, of what instances could have answered while they start or stop",
-    "forecast": f"missed, but answered by {CEILING}, which knows the arrivals",
+    "forecast": f"missed, but answered with the {shown(CEILING)}",
     "queueing": "missed otherwise: bursts, waits for a batch",
 }
 """What each class of an account means."""
@@ -104,6 +109,7 @@ def comparison_to_html(scores: Sequence[MatchScore], fairness: Fairness, stride_
         least_segments=LEAST_SEGMENTS,
         floor=FLOOR,
         ceiling=CEILING,
+        shown_ceiling=shown(CEILING),
     )
 
 
@@ -136,8 +142,8 @@ def _account_figure(groups: _Groups, classes: Sequence[str]) -> Figure:
     figure.update_layout(
         barmode="stack",
         template="simple_white",
-        height=inner_px + _MARGIN_PX["t"] + _MARGIN_PX["b"],
-        margin=_MARGIN_PX,
+        height=inner_px + _CLASSES_PX + _MARGIN_PX["b"],
+        margin={**_MARGIN_PX, "t": _CLASSES_PX},
         uniformtext={"minsize": 9, "mode": "hide"},
         legend=_LEGEND,
     )
@@ -237,7 +243,7 @@ def _gap_figure(groups: _Groups) -> Figure | None:
     figure.update_layout(showlegend=len(figure.data) > 1, legend=_LEGEND)
     figure.update_xaxes(title_text="gap closed, %", range=[low - 5, high + 5], **_GRID)
     for share_pct in (0, 100):
-        figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"})
+        figure.add_vline(x=share_pct, line={"color": "#555555", "width": 1, "dash": "dot"}, opacity=1)
     return figure
 
 
@@ -351,8 +357,10 @@ class _Roles:
         return (None,) if self.colour is None else self.colour.choices
 
 
-def sweep_to_html(sweep: Sweep, conditions: Sequence[Condition] = ()) -> str:
-    """The page of a grid; the same for the same sweep. Shares that all tenants together are to keep are lines.
+def sweep_to_html(sweep: Sweep, found: Found | None = None, confirmed: Confirmed | None = None) -> str:
+    """The page of a grid; the same for the same sweep. What was found stands above it, as it is printed.
+
+    Shares that all tenants together are to keep are lines.
 
     Raises:
         MigratorError: The libraries of the extra are not installed.
@@ -365,13 +373,18 @@ def sweep_to_html(sweep: Sweep, conditions: Sequence[Condition] = ()) -> str:
     for outcome in sweep.outcomes:
         if outcome.status == UNMEASURED:
             unmeasured.setdefault(outcome.reason or "", []).append(point_text(outcome.point))
+    answer = [] if found is None else list(answer_lines(found))
+    if found is not None and confirmed is not None:
+        answer = [*confirmed_lines(found, confirmed), *answer]
     return page(
         "whatif.html.j2",
         sweep=sweep,
+        is_of_plans=confirmed is None,
+        answer=answer,
         fixed=fixed,
         assumed=sweep.assumed,
         unmeasured=unmeasured,
-        grid=_grid_figure(sweep, roles, conditions),
+        grid=_grid_figure(sweep, roles, () if found is None else found.conditions),
     )
 
 
@@ -391,11 +404,22 @@ def _grid_figure(sweep: Sweep, roles: _Roles, conditions: Sequence[Condition]) -
         inside = [outcome for outcome in sweep.outcomes if set(facet) <= set(outcome.point)]
         _add_lines(figure, column, inside, roles)
         _add_planless(figure, column, inside, roles, _foot(sweep))
-    for condition in conditions:
-        if condition.tenant is None:
-            row = 1 + METRICS.index(condition.metric)
-            figure.add_hline(
-                y=100 * condition.share, row=row, line={"width": 1, "dash": "dash"}, annotation_text=str(condition)
+    for row, metric in enumerate(METRICS, start=1):
+        own = [condition for condition in conditions if condition.metric == metric and condition.tenant is None]
+        for condition in own:
+            figure.add_hline(y=100 * condition.share, row=row, line={"width": 1, "dash": "dash"}, opacity=1)
+        if own:  # above the panel, where no data are
+            figure.add_annotation(
+                row=row,
+                col=1,
+                text=f"dashed: {escape(' and '.join(map(str, own)))}",
+                showarrow=False,
+                xref="x domain",
+                x=1,
+                xanchor="right",
+                yref="y domain",
+                y=1,
+                yanchor="bottom",
             )
     _lay_out_grid(figure, roles)
     return figure

@@ -59,6 +59,9 @@ _OTHERS = "#8C8C8C"
 _GPU_PX, _REQUESTS_PX, _ACCURACY_PX, _GAP_PX, _EDGE_PX = 230, 150, 70, 34, 40
 """Heights of the panels, between them, and above and below all of them."""
 
+_THIN_ROWS = 0.3
+"""Bars below this height have no outline, which would cover them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -116,6 +119,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
         ],
         most_rows=MOST_ROWS,
         tenants=[(tenant.name, PAGE_TENANTS[n % len(PAGE_TENANTS)]) for n, tenant in enumerate(report.header.tenants)],
+        colours_repeat=len(report.header.tenants) > len(PAGE_TENANTS),
         phases=PHASES,
         assumed=report.header.assumed,
         wall=log.entries[0].wall,
@@ -448,7 +452,7 @@ def _window_lines(log: ReadLog, from_s: int, to_s: int) -> list[Json]:
 
 
 def _bars(log: ReadLog, spans: Sequence[Held]) -> Iterator[Json]:
-    """A bar a span, in its tenant's colour with its phase's pattern."""
+    """A bar a span, in its tenant's colour with its phase's pattern, and with its name where colours repeat."""
     colours = {tenant.name: PAGE_TENANTS[n % len(PAGE_TENANTS)] for n, tenant in enumerate(log.header.tenants)}
     owners: list[tuple[str | None, str]] = [(name, phase) for name in colours for phase in PHASES if phase != "others"]
     for tenant, phase in [*owners, (None, "others")]:
@@ -456,6 +460,9 @@ def _bars(log: ReadLog, spans: Sequence[Held]) -> Iterator[Json]:
         if not own:
             continue
         whose = "others" if tenant is None else f"{escape(tenant)}, {phase}"
+        behind = f" {escape(tenant)}" if tenant is not None and len(colours) > len(PAGE_TENANTS) else ""
+        is_told = phase in ("serving", "retraining")
+        heights = [span.end_row - span.first_row for span in own]
         yield {
             "type": "bar",
             "orientation": "h",
@@ -463,15 +470,15 @@ def _bars(log: ReadLog, spans: Sequence[Held]) -> Iterator[Json]:
             "base": [round(span.begin_s, 3) for span in own],
             "x": [round(span.end_s - span.begin_s, 3) for span in own],
             "y": [(span.first_row + span.end_row) / 2 for span in own],
-            "width": [span.end_row - span.first_row - 0.08 for span in own],
-            "text": [escape(span.what.partition(".")[0]) if phase in ("serving", "retraining") else "" for span in own],
+            "width": [height - min(0.08, 0.15 * height) for height in heights],
+            "text": [escape(span.what.partition(".")[0]) + behind if is_told else "" for span in own],
             "textposition": "inside",
             "insidetextanchor": "start",
             "textangle": 0,
             "marker": {
                 "color": colours.get(tenant or "", _OTHERS),
                 "pattern": {"shape": _PATTERNS[phase], "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6},
-                "line": {"width": 0.5, "color": "#ffffff"},
+                "line": {"width": [0.5 if height >= _THIN_ROWS else 0 for height in heights], "color": "#ffffff"},
             },
             "customdata": [[span.what, round(span.begin_s, 3), round(span.end_s, 3)] for span in own],
             "hovertemplate": "%{customdata[0]}: %{customdata[1]:.1f} to %{customdata[2]:.1f} s<extra>"

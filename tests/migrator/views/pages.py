@@ -1,4 +1,4 @@
-"""Reads the page of a run, and holds every number on it to the log and to what ``report --json`` has."""
+"""Reads pages, and holds every number on that of a run to the log and to what ``report --json`` has."""
 
 from __future__ import annotations
 
@@ -68,6 +68,20 @@ def data_in(text: str) -> dict[str, Any]:
     assert found is not None
     parsed: dict[str, Any] = json.loads(found.group(1))
     return parsed
+
+
+def plot(text: str, name: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The traces and the layout of one of a page's plots that plotly wrote."""
+    call = re.search(rf'Plotly\.newPlot\(\s*"{name}",\s*', text)
+    assert call is not None
+    traces, end = json.JSONDecoder().raw_decode(text, call.end())
+    layout, _ = json.JSONDecoder().raw_decode(text, text.index("{", end))
+    return traces, layout
+
+
+def looks_of_lines(layout: dict[str, Any]) -> list[tuple[float, float]]:
+    """The width and the opacity of every line across a panel; the template's own are 0 and 0.3."""
+    return [(line["line"].get("width", 0), line.get("opacity", 0.3)) for line in layout["shapes"]]
 
 
 def panel(text: str, title: str) -> list[dict[str, Any]]:
@@ -233,12 +247,15 @@ def _check_time(log: ReadLog, figure: dict[str, Any]) -> None:
         for (_, begin_s, end_s), base, length in zip(trace["customdata"], trace["base"], trace["x"], strict=True):
             assert (base, base + length) == (begin_s, pytest.approx(end_s, abs=0.002))
     drawn = [
-        (*row, y - (width + 0.08) / 2, y + (width + 0.08) / 2)
+        (*row, y, width)
         for trace in bars
         for row, y, width in zip(trace["customdata"], trace["y"], trace["width"], strict=True)
     ]
     spans = sorted((one.what, one.begin_s, one.end_s, one.first_row, one.end_row) for one in held(log))
-    assert sorted(drawn) == [(what, *(pytest.approx(value, abs=0.001) for value in rest)) for what, *rest in spans]
+    for (*row, y, width), (what, begin_s, end_s, first, end) in zip(sorted(drawn), spans, strict=True):
+        assert row == [what, pytest.approx(begin_s, abs=0.001), pytest.approx(end_s, abs=0.001)]
+        assert y == pytest.approx((first + end) / 2, abs=0.001)
+        assert 0.84 < width / (end - first) < 1  # the gap between bars takes little of them, however thin they are
     assert figure["layout"]["xaxis"]["range"] == [0, n_seconds(log)]
     if n_seconds(log) > MOST_POINTS:
         return  # what is thinned has a test of its own

@@ -1,4 +1,4 @@
-"""An evaluation's tables and JSON tell the same figures."""
+"""An evaluation's tables and JSON tell the same figures, and all that is on pages is seen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from rich.console import Console
 from forecaster.ewma import Ewma
 from forecaster.forecast import FloatArray
 from migrator.evaluation import Evaluation, Methods, Series, Terms, evaluate
-from migrator.views.forecast import evaluations_to_json, print_evaluations
+from migrator.views.forecast import (
+    ShownForecast,
+    evaluations_to_html,
+    evaluations_to_json,
+    print_evaluations,
+    shown_to_html,
+)
+from tests.migrator.views.pages import looks_of_lines, plot
 
 
 def evaluation(rates_rps: FloatArray) -> Evaluation:
@@ -67,3 +74,17 @@ def test_several_series_have_a_table_of_all_of_them(drifting: Evaluation) -> Non
     each = [one["methods"]["short"]["all"]["mae_rps"] for one in found["series"]]
     assert found["pooled"]["short"]["all"]["mae_rps"] == pytest.approx(np.mean(each), abs=1e-6)
     assert "all 2 series" in printed(drifting, other)
+
+
+def test_the_share_that_a_band_should_hold_and_error_bars_are_seen(drifting: Evaluation) -> None:
+    marks, layout = plot(evaluations_to_html([drifting]), "scores")
+    assert looks_of_lines(layout) == [(1.5, 1), (1.5, 1)]
+    assert [mark["marker"]["opacity"] for mark in marks if mark["type"] == "bar"] == [0.5, 0.5]
+
+
+def test_pages_as_narrow_as_a_phone_do_not_scroll_sideways(drifting: Evaluation) -> None:
+    assert '<div class="wide"><div ' in evaluations_to_html([drifting])  # the figure does, in its box
+    rates_rps = np.full((60, 1), 5.0)
+    forecast = Ewma(2).forecast(rates_rps, 20, 9, np.random.default_rng(1))
+    window = ShownForecast("made", 1, 60.0, 60.0, 1.0, ("a",), rates_rps, forecast, rates_rps[:20])
+    assert "width" not in plot(shown_to_html(window), "window")[1]

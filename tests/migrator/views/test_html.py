@@ -20,8 +20,10 @@ from migrator.log.surprise import Surprise
 from migrator.views import html as compare_plot
 from migrator.views.html import comparison_to_html, sweep_to_html
 from migrator.views.palette import LOSSES
-from migrator.whatif.search import UNMEASURED, read_conditions
+from migrator.whatif.confirm import Confirmed, KeptShare, Trial
+from migrator.whatif.search import UNMEASURED, Found, GoalSearch, Verdict, read_conditions, verdict_of
 from migrator.whatif.sweep import PointOutcome, Sweep
+from tests.migrator.views.pages import looks_of_lines, plot
 from tests.migrator.views.sweeps import sweep
 from workloads.serving.tally import Totals
 
@@ -50,16 +52,8 @@ def page(scores: Sequence[MatchScore], fairness: Fairness = Fairness.POLICY_ONLY
     return comparison_to_html(scores, fairness)
 
 
-def drawn(text: str, plot: str) -> list[dict[str, Any]]:
-    """The traces of one of a page's plots."""
-    data = re.search(rf'Plotly\.newPlot\(\s*"{plot}",\s*(\[.*?\]),\s*\{{"', text, re.DOTALL)
-    assert data is not None
-    found: list[dict[str, Any]] = json.loads(data.group(1))
-    return found
-
-
-def marks(scores: Sequence[MatchScore], plot: str) -> list[dict[str, Any]]:
-    return drawn(page(scores), plot)
+def marks(scores: Sequence[MatchScore], name: str) -> list[dict[str, Any]]:
+    return plot(page(scores), name)[0]
 
 
 # --- where the arrivals go
@@ -95,6 +89,12 @@ def test_a_class_has_one_colour_in_all_panels_and_one_place_in_the_legend() -> N
     found = [mark for mark in marks(SCORES, "account") if mark["name"] == "wrong old"]
     assert {mark["marker"]["color"] for mark in found} == {LOSSES["wrong_old"]}
     assert [mark["showlegend"] for mark in found] == [True, False, False]
+
+
+def test_a_legend_of_four_rows_leaves_room_for_the_first_panel_s_title() -> None:
+    _, layout = plot(page(SCORES), "account")
+    row_px, title_px = 19, 30
+    assert layout["margin"]["t"] >= 4 * row_px + title_px
 
 
 # --- goodput
@@ -145,6 +145,13 @@ def test_the_gap_closed_is_drawn_over_all_and_for_each_workload_that_has_one() -
     assert (overall["y"], overall["x"]) == (["migrator", "static", "arrivals known"], pytest.approx([50.0, 0.0, 100.0]))
     assert (each["y"], each["x"]) == (["migrator", "static", "arrivals known"], pytest.approx([50.0, 0.0, 100.0]))
     assert "w2" not in str(each["hovertext"])
+    assert looks_of_lines(plot(page(SCORES), "gap")[1]) == [(1, 1), (1, 1)]
+
+
+def test_texts_name_a_policy_as_bars_do() -> None:
+    text = page(SCORES)
+    assert "<b>forecast</b>: missed, but answered with the arrivals known;" in text
+    assert "arrivals known (100: policy oracle)" in text
 
 
 def test_a_gap_that_is_not_there_is_not_drawn() -> None:
@@ -209,7 +216,7 @@ def test_without_plotly_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def figure(found: Sweep) -> list[dict[str, Any]]:
-    return drawn(sweep_to_html(found), "grid")
+    return plot(sweep_to_html(found), "grid")[0]
 
 
 def test_the_page_has_the_first_key_along_x_and_a_line_for_each_of_the_seconds() -> None:
@@ -235,22 +242,45 @@ def test_what_was_not_measured_is_no_failure_and_is_told() -> None:
     found = sweep("gpu=a100-80gb,h100-80gb,a30-24gb")
     unmeasured = PointOutcome(found.outcomes[2].point, UNMEASURED, "physical", "", reason="no rows <there>")
     text = sweep_to_html(replace(found, outcomes=(*found.outcomes[:2], unmeasured)))
-    assert [mark["x"] for mark in drawn(text, "grid") if mark["name"] == "no plan"] == [["a100-80gb"]]
+    assert [mark["x"] for mark in plot(text, "grid")[0] if mark["name"] == "no plan"] == [["a100-80gb"]]
     assert "Not measured, and not drawn: gpu=a30-24gb: no rows &lt;there&gt;" in text
     assert "Not measured" not in sweep_to_html(found)
 
 
-def test_a_share_that_is_to_be_kept_is_a_line_in_its_panel() -> None:
-    kept = read_conditions(["slo_attainment>=0.6", "goodput:a>=0.5"], ["a", "b"])
-    text = sweep_to_html(sweep("load=1,2"), kept)
-    assert re.search(r'"y0":60\.?0?,"y1":60\.?0?,"yref":"y2"', text)
-    assert "goodput:a" not in text
+def searched(*keep: str) -> tuple[Sweep, Found]:
+    """A grid, and what was found on it."""
+    grid, conditions = sweep("load=1,2"), read_conditions(keep, ["a", "b"])
+    search = GoalSearch("max", grid.grid.variations[0].choices)
+    verdicts = tuple(verdict_of(conditions, outcome) for outcome in grid.outcomes)
+    return grid, Found(search, conditions, grid.outcomes, verdicts)
+
+
+def test_a_share_that_is_to_be_kept_is_a_line_in_its_panel_which_is_told_above_it() -> None:
+    _, layout = plot(sweep_to_html(*searched("slo_attainment>=0.6", "slo_attainment<=0.9", "goodput:a>=0.5")), "grid")
+    assert [(line["y0"], line["y1"], line["yref"]) for line in layout["shapes"]] == [(60, 60, "y2"), (90, 90, "y2")]
+    assert looks_of_lines(layout) == [(1, 1), (1, 1)]
+    (label,) = (note for note in layout["annotations"] if "dashed" in note["text"])
+    assert label["text"] == "dashed: slo_attainment&gt;=0.6 and slo_attainment&lt;=0.9"
+    assert (label["yref"], label["y"], label["yanchor"]) == ("y2 domain", 1, "bottom")
+
+
+def test_the_page_of_a_search_says_what_was_asked_and_found() -> None:
+    grid, found = searched("slo_attainment>=0.6", "goodput:a>=0.5")
+    kept = "slo_attainment&gt;=0.6 and goodput:a&gt;=0.5"
+    promised = f"Plans promise {kept} at no load"
+    text = sweep_to_html(grid, found)
+    assert (promised in text, "nothing was run" in text) == (True, True)
+    trial = Trial(found.choices[0], (1, 2, 3), (KeptShare(0.7, 0.01), KeptShare(0.6, 0.01)), Verdict.HOLDS)
+    text = sweep_to_html(grid, found, Confirmed(found.choices[0], (trial,), (1, 2, 3), trial, None))
+    simulated = f"The largest load that keeps {kept}, simulated: 1"
+    assert (simulated in text, promised in text, "nothing was run" in text) == (True, True, False)
 
 
 def test_a_third_key_makes_columns_and_keys_with_one_value_none() -> None:
     page = sweep_to_html(sweep("window=0", "load=1,2", "slo_ms=x1,x2", "tenants=1,2,3"))
     assert all(f'"text":"tenants={n}"' in page for n in (1, 2, 3))
     assert "window=0" in page  # in the text above
+    assert (plot(page, "grid")[1]["width"], '<div class="wide"><div ' in page) == (1260, True)  # it scrolls in its box
 
 
 def test_a_grid_of_one_point_and_no_plan_makes_a_page() -> None:

@@ -81,6 +81,31 @@ def test_a_void_window_and_blind_seconds_are_hatched_and_named() -> None:
     assert "void: in no total" in text
 
 
+def test_bars_of_a_pool_of_many_are_seen_and_named_where_colours_repeat() -> None:
+    names = [f"t{n}" for n in range(13)]
+    rates = {"members": names, "overhead_s": 1.0, "capability_rps": {"1g.10gb": dict.fromkeys(names, 1.0)}}
+    counted = {name: records.counts([1] * 3, [0] * 3, [1] * 3) for name in names}
+    pool = {**records.started("1g.10gb@0#1", 0.0, "1g.10gb@0"), "tenant": names}
+    alone = records.started("2g.20gb@2#2", 0.0, "2g.20gb@2", "t0")
+    ready = [records.ready(0, "1g.10gb@0#1", 1.0, tenant=name) for name in names]
+    lines = [
+        records.header(3.0, *names),
+        records.window_started(0, 3.0, *names) | {"pools": [rates]},
+        records.change(0, 0.0, [pool, alone]),
+        *ready,
+        records.ready(0, "2g.20gb@2#2", 1.0, tenant="t0"),
+        records.window_finished(0, **counted),
+    ]
+    text = check_page(records.log_of(*records.timed(lines)))
+    bars = [bar for bar in panel(text, "who holds which memory slices") if bar["name"].endswith("serving")]
+    assert [(bar["name"], bar["text"]) for bar in bars[:2]] == [
+        ("t0, serving", ["1g t0", "2g t0"]),
+        ("t1, serving", ["1g t1"]),
+    ]
+    assert bars[0]["marker"]["line"]["width"] == [0, 0.5]  # an outline would cover what is thin
+    assert "Colours repeat" in text
+
+
 def test_a_run_that_goes_on_says_so_and_how_far_it_was_seen(tmp_path: Path) -> None:
     with RunLog(tmp_path / "run", "seed: 1\n") as log:
         records.append(log, *records.tiny()[:-2])
