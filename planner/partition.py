@@ -118,7 +118,8 @@ def choose(
     else:
         together = in_order([everyone if not alone else set(everyone) - alone, *({m} for m in alone)])
         starts = [partition for partition in (last, together) if partition is not None]
-        candidates = list(dict.fromkeys([*starts[: last is not None], *_promising(starts, may_be, pose_alone)]))
+        promising = _promising(starts, may_be, pose_alone, everyone)
+        candidates = list(dict.fromkeys([*starts[: last is not None], *promising]))
         candidates = candidates or [in_order({m} for m in everyone)]  # whose refusal says why nothing can be served
     for partition in filter(may_be, candidates):
         problem = pose(partition)
@@ -143,8 +144,12 @@ def _promising(
     starts: Sequence[Partition],
     may_be: Callable[[Partition], bool],
     pose_alone: Callable[[Members], Problem | None],
+    everyone: Members,
 ) -> list[Partition]:
-    """Partitions whose groups earn most with instances that stay, best first; ``starts`` are where it begins."""
+    """Partitions whose groups earn most with instances that stay, best first; ``starts`` are where it begins.
+
+    Where that leads to none that can be served, it begins again from groups that tenants join where they can be.
+    """
     worth_of, judged = cache(lambda group: standing(pose_alone(group))), dict[Partition, tuple[float, int, int]]()
 
     def judge(partition: Partition) -> tuple[float, int, int]:
@@ -156,15 +161,28 @@ def _promising(
             judged[partition] = (worth, 0, 0) if worth > -np.inf else (worth, n_served, -len(partition))
         return judged[partition]
 
-    for start in starts:
+    def climb(start: Partition, n_most: int) -> None:
         best, value = start, judge(start)
-        while len(judged) < MOST_JUDGED:
-            left = MOST_JUDGED - len(judged)
+        while len(judged) < n_most:
+            left = n_most - len(judged)
             near = [other for other in neighbours(best) if other not in judged and may_be(other)][:left]
             found = max(near, key=judge, default=best)
             if judge(found) <= value:
                 break
             best, value = found, judge(found)
+
+    for start in starts:
+        climb(start, MOST_JUDGED)
+    if all(worth == -np.inf for worth, _, _ in judged.values()):
+        joined = list[Members]()
+        for m in everyone:
+            for place, group in enumerate(joined):
+                if may_be(((*group, m),)) and worth_of((*group, m)) is not None:
+                    joined[place] = (*group, m)
+                    break
+            else:
+                joined.append((m,))
+        climb(in_order(joined), 2 * MOST_JUDGED)
     ranked = sorted((one for one in judged if judged[one][0] > -np.inf), key=lambda one: -judged[one][0])
     return ranked[:MOST_PLANNED]
 

@@ -478,12 +478,19 @@ def require_plan(planned: PlannedWindow) -> None:
     if planned.rejected is not None and planned.verification is not None:
         broken = planned.verification.broken_rules[0]
         raise InfeasibleError(f"window {planned.window}: the plan breaks a rule: {broken}")
-    reason = planned.plan.infeasibility
-    if reason is None and planned.plan.missed:
-        raise InfeasibleError(f"window {planned.window}: {none_found(planned.plan)}")
+    reason: object = planned.plan.infeasibility
     if reason is None:
-        raise InfeasibleError(f"window {planned.window}: no plan within the budget ({planned.plan.status})")
-    raise InfeasibleError(f"window {planned.window}: {reason}")
+        status = f"no plan within the budget ({planned.plan.status})"
+        reason = none_found(planned.plan) if planned.plan.missed else status
+    raise InfeasibleError(f"window {planned.window}: {reason}{_of_which_pools(planned)}")
+
+
+def _of_which_pools(planned: PlannedWindow) -> str:
+    """Where the plan chooses who shares and no way has a plan: the way of which it is said, and how many there were."""
+    if not planned.judged or planned.judged[0].worth is not None:
+        return ""
+    groups = map("+".join, planned.judged[0].named(planned.problem.tenant_names))
+    return f"; this is with the pools {', '.join(groups)}, and none of {len(planned.judged)} ways looked at has a plan"
 
 
 def none_found(plan: MigPlan) -> str:

@@ -116,7 +116,7 @@ def answer_lines(found: Found) -> Iterator[str]:
         if told:
             yield f"  smaller ones: {', '.join(told)}"
         if found.unmeasured:
-            yield f"  nothing is said of {', '.join(map(_text, found.unmeasured))}: no service profiles, see above"
+            yield f"  nothing is said of {', '.join(map(_text, found.unmeasured))}: they cannot be planned, see above"
         return
     yield from _limit_lines(found, kept)
 

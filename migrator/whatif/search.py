@@ -143,7 +143,7 @@ N_HALVINGS = 6
 """The interval is then a sixty-fourth of the grid's."""
 
 UNMEASURED = "unmeasured"
-"""The status of a GPU model without service profiles: nothing is said of it."""
+"""The status of a GPU model without service profiles, or that the config does not fit: nothing is said of it."""
 
 Planned = Callable[[Sequence[Choice]], Sequence[PointOutcome]]
 """Plans the window with each of these choices; outcomes in their order."""

@@ -141,6 +141,7 @@ def _changed(resolved: Config, load_followers: frozenset[str], point: Point) -> 
                 data["step_s"] = choice.value
             case "tenants":
                 data["tenants"] = _first_tenants(data["tenants"], choice)
+                _leave_out_others(data)
             case "window" | "model" | "engine":
                 pass  # no part of a config
             case _:
@@ -159,6 +160,16 @@ def _first_tenants(entries: Sequence[_Entry], choice: Choice) -> Sequence[_Entry
     if choice.value > len(entries):
         raise GridError(f"--vary {choice}: the config has {len(entries)} tenants; 1 to {len(entries)} are allowed")
     return entries[: choice.value]
+
+
+def _leave_out_others(data: _Entry) -> None:
+    """Leave those that are no tenants any more out of pools, and out of who has tokens."""
+    names, sharing, door = {entry["name"] for entry in data["tenants"]}, data["sharing"], data["front_door"]
+    if not isinstance(sharing["pools"], str):
+        left = ([name for name in pool if name in names] for pool in sharing["pools"])
+        sharing["pools"] = [pool for pool in left if pool]
+    if door is not None:
+        door["tokens"] = {name: path for name, path in door["tokens"].items() if name in names}
 
 
 def _concerned(entries: Sequence[_Entry], choice: Choice, point: Point) -> Sequence[_Entry]:

@@ -54,11 +54,11 @@ def tenants_of(seed: int, n: int, n_steps: int = 12) -> tuple[TenantTerms, ...]:
     return tuple(found)
 
 
-def posing(tenants: tuple[TenantTerms, ...]) -> Callable[[Partition], Problem | None]:
-    """Pools of up to three, each member of which is served at nine tenths of its own rate."""
+def posing(tenants: tuple[TenantTerms, ...], most: int = 3) -> Callable[[Partition], Problem | None]:
+    """Pools of up to so many, each member of which is served at nine tenths of its own rate."""
 
     def pose(partition: Partition) -> Problem | None:
-        if len(partition) > GPU.compute_slices or any(len(group) > 3 for group in partition):
+        if len(partition) > GPU.compute_slices or any(len(group) > most for group in partition):
             return None
         pools = tuple(
             Pool(
@@ -75,10 +75,10 @@ def posing(tenants: tuple[TenantTerms, ...]) -> Callable[[Partition], Problem | 
     return pose
 
 
-def posing_alone(tenants: tuple[TenantTerms, ...]) -> Callable[[Members], Problem | None]:
+def posing_alone(tenants: tuple[TenantTerms, ...], most: int = 3) -> Callable[[Members], Problem | None]:
     def pose(members: Members) -> Problem | None:
         own = tuple(tenants[m] for m in members)
-        return posing(own)((tuple(range(len(members))),))
+        return posing(own, most)((tuple(range(len(members))),))
 
     return pose
 
@@ -184,6 +184,22 @@ def test_where_all_cannot_share_smaller_groups_are_found(n: int, most: int) -> N
         assert chosen == Judged(in_order([m] for m in range(n)), None)
     else:
         assert chosen.worth is not None
+
+
+@pytest.mark.parametrize("kinds", ["aaaaaaaabbbbbbbb", "abababababababab", "aaaaaaaaaabbbb", "abbbbbbbbbbbbbbc"])
+def test_tenants_of_kinds_that_cannot_share_are_told_apart_in_whatever_order(kinds: str) -> None:
+    n = len(kinds)
+    tenants = tenants_of(1, n)
+
+    def pose(partition: Partition) -> Problem | None:
+        is_told_apart = all(len({kinds[m] for m in group}) == 1 for group in partition)
+        return posing(tenants, n)(partition) if is_told_apart else None
+
+    def pose_alone(members: Members) -> Problem | None:
+        return posing_alone(tenants, n)(members) if len({kinds[m] for m in members}) == 1 else None
+
+    chosen = choose(n, pose, pose_alone, lambda problem, _: solve(problem, "greedy"))[0]
+    assert chosen.worth is not None
 
 
 @pytest.mark.parametrize("seed", daily([0, 1, 12, 23, 29, 30, 36], [30]))

@@ -156,6 +156,7 @@ def test_the_smallest_gpu_is_one_of_those_with_profiles(call, write_config) -> N
     assert "The smallest GPU that keeps goodput>=0.2, simulated: a100-80gb" in told
     assert "Plans promise goodput>=0.2 on the smallest GPU: a100-80gb" in told
     assert "nothing is said of a30-24gb, " in told
+    assert "they cannot be planned, see above" in told
     assert "gpu=a30-24gb and 6 more: unmeasured: tenants.vision: the shipped table has no service profiles" in told
 
 

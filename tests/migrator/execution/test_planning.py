@@ -12,6 +12,7 @@ from migrator.execution.planning import PlannedWindow, Solving, require_plan, wi
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
+from planner.partition import Judged
 from planner.plan import Lifetime, Rule, Status
 from planner.problem import Owner, Reconfiguration, Task
 from planner.replan import remaining_plan, remaining_problem
@@ -54,6 +55,9 @@ def test_a_window_without_a_plan_says_what_the_nearest_one_lacks() -> None:
     assert asked.plan.status is Status.TIMEOUT
     with pytest.raises(InfeasibleError, match=r"^window 0: engine physical found no plan that keeps .*: vision: 99\.2"):
         require_plan(asked)
+    judged = tuple(Judged(partition, None) for partition in (((0,), (1,)), ((0, 1),)))
+    with pytest.raises(InfeasibleError, match="; this is with the pools vision, language, and none of 2 ways"):
+        require_plan(replace(asked, judged=judged))
 
 
 def test_a_paper_window_starts_from_the_profiles_held() -> None:

@@ -217,8 +217,11 @@ def test_the_gpu_is_changed() -> None:
 
 
 def test_tenants_are_the_first_of_the_config() -> None:
-    cases = cases_of(read_grid(["tenants=2,1"]), config(), "small.yaml")
-    assert [[tenant.name for tenant in item.config.tenants] for item in cases] == [["vision", "language"], ["vision"]]
+    both, one = ["vision", "language"], ["vision"]
+    pools = {"sharing": {"pools": [[name] for name in both]}}
+    found = [item.config for item in cases_of(read_grid(["tenants=2,1"]), config(pools), "small.yaml")]
+    assert [[tenant.name for tenant in item.tenants] for item in found] == [both, one]
+    assert [item.sharing.listed for item in found] == [[["vision"], ["language"]], [["vision"]]]
 
 
 def test_a_single_tenants_value_goes_before_that_of_all_wherever_it_stands() -> None:
