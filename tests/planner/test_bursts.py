@@ -17,8 +17,8 @@ from planner.problem import Problem, Reconfiguration, TenantTerms
 from planner.solve import solve
 from planner.verify import verify
 
-SEEDS = (0, 1, 2, 3, 4, 8, 9, 11)
-"""Problems that have a plan, and a layout that can stay beside its retrainings."""
+SEEDS = (1, 16, 21, 25, 27, 39)
+"""Problems that have a plan, and a layout that can stay beside its retrainings, worth less for some arrivals."""
 
 
 def expected(problem: Problem, n: int) -> Scenarios:

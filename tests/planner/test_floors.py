@@ -135,8 +135,13 @@ def test_a_floor_per_step_gives_the_cheaper_tenant_its_share_in_each_step():
     assert shares(two_tenants(None, AttainmentFloor(0.5, Per.STEP))) == pytest.approx([0.6, 0.6])
 
 
-def test_a_floor_per_window_is_kept_over_the_window():
-    assert shares(two_tenants(None, AttainmentFloor(0.4)))[1] >= 0.4 - 1e-9
+@pytest.mark.parametrize("weight", [10.0, 1e4])
+def test_a_floor_per_window_is_kept_over_the_window_whatever_a_request_of_others_is_worth(weight):
+    vision, speech = two_tenants(None, AttainmentFloor(0.4)).tenants
+    problem = replace(two_tenants(None, None), tenants=(replace(vision, weight=weight), speech))
+    others, own = shares(problem)
+    assert own >= 0.4 - 1e-9
+    assert others >= 0.6
 
 
 @pytest.mark.parametrize("model", Reconfiguration)

@@ -104,6 +104,12 @@ def test_a_retraining_without_option_is_that_of_the_only_option() -> None:
     assert plan_of(document, problem, "plan.json") == paper_case()[1]
 
 
+def test_a_gap_may_be_off_by_rounding() -> None:
+    problem, document = paper()
+    assert document["gap"] == 0.0
+    assert plan_of({**document, "gap": 1e-12}, problem, "plan.json") == paper_case()[1]
+
+
 def test_schedules_come_in_the_problems_order() -> None:
     problem, document = paper()
     document["tenants"].reverse()  # type: ignore[attr-defined]
