@@ -44,7 +44,7 @@ def test_the_check_finds_the_same_bound_at_any_prices(most_states, monkeypatch):
     monkeypatch.setattr(pooled, "MOST_STATES", most_states)
     monkeypatch.setattr(checked, "MOST_STATES", most_states)
     with Claims(f"{most_states} states") as claim:
-        for seed in range(60):
+        for seed in range(16, 40):  # in 34 and 35 a level lowers what a member earns
             problem = without_floors(pooled_problem(seed))
             dual = InstancePrices(WindowFacts.of(problem))
             prices = 5.0 * np.random.default_rng(seed).normal(size=dual.shape)
