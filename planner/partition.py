@@ -4,8 +4,8 @@ A pool can lend a slice for a second, which no layout of exclusive instances can
 and has processes to start in more instances. Which is better depends on loads, so it is chosen by window. Up to
 ``MOST_TRIED_ALL`` tenants all partitions come into question. Beyond, they are looked for from last window's and from
 all tenants in one pool by merging, splitting, moving and swapping, judged by what the pools could earn with instances
-that stay. Those that are left are planned for a short while; the best of these plans decides. Work is counted, so that
-the same window has the same answer.
+that stay; where none can be served, from groups that tenants join where they can be. Those that are left are planned
+for a short while; the best of these plans decides. Work is counted, so that the same window has the same answer.
 """
 
 from __future__ import annotations
