@@ -218,10 +218,11 @@ def test_the_gpu_is_changed() -> None:
 
 def test_tenants_are_the_first_of_the_config() -> None:
     both, one = ["vision", "language"], ["vision"]
-    pools = {"sharing": {"pools": [[name] for name in both]}}
-    found = [item.config for item in cases_of(read_grid(["tenants=2,1"]), config(pools), "small.yaml")]
+    named = {"sharing": {"pools": [[name] for name in both]}, "front_door": {"tokens": dict.fromkeys(both, "token")}}
+    found = [item.config for item in cases_of(read_grid(["tenants=2,1"]), config(named), "small.yaml")]
     assert [[tenant.name for tenant in item.tenants] for item in found] == [both, one]
     assert [item.sharing.listed for item in found] == [[["vision"], ["language"]], [["vision"]]]
+    assert [item.front_door and [*item.front_door.tokens] for item in found] == [both, one]
 
 
 def test_a_single_tenants_value_goes_before_that_of_all_wherever_it_stands() -> None:
