@@ -63,7 +63,7 @@ class Series:
         return len(self.rates_rps)
 
     def fingerprint(self, n_seconds: int, first: int = 0) -> str:
-        """SHA-256 of ``n_seconds`` from the ``first`` of them on, by which a fitted model tells what it has seen."""
+        """SHA-256 of ``n_seconds`` from second ``first`` on, by which a fitted model tells what it has seen."""
         part = np.ascontiguousarray(self.rates_rps[first : first + n_seconds])
         return sha256(repr(part.shape).encode() + part.tobytes()).hexdigest()
 

@@ -206,11 +206,7 @@ def _points(
 
 
 def _decisions(all_: DecisionConfig, own: RetrainingConfig | None, training_s: Mapping[str, float]) -> dict[str, Any]:
-    """What is to be decided of a tenant's retrainings, as :class:`Tenant` has it.
-
-    Raises:
-        WorkloadError: The curve does not rise, or two options have the same name.
-    """
+    """What is to be decided of a tenant's retrainings, as :class:`Tenant` has it."""
     if own is None:
         return {}
     curve = _curve(all_.curve if own.curve is None else own.curve)

@@ -39,7 +39,7 @@ MOST_PLANNED = 3
 """Partitions that are planned for a short while where there are more tenants, beside last window's."""
 
 MOST_JUDGED = 200
-"""Partitions that are judged by instances that stay."""
+"""Partitions that are judged by instances that stay; twice as many in all where none of them can be served."""
 
 SHORT_WORK = 250
 """Units of work (``planner.engines.physical.search``) of a short while."""

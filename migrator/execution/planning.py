@@ -486,11 +486,11 @@ def require_plan(planned: PlannedWindow) -> None:
 
 
 def _of_which_pools(planned: PlannedWindow) -> str:
-    """Where the plan chooses who shares and no way has a plan: the way of which it is said, and how many there were."""
+    """Where the plan chooses who shares and no way got one: the way of which it is said, and how many were tried."""
     if not planned.judged or planned.judged[0].worth is not None:
         return ""
     groups = map("+".join, planned.judged[0].named(planned.problem.tenant_names))
-    return f"; this is with the pools {', '.join(groups)}, and none of {len(planned.judged)} ways looked at has a plan"
+    return f"; this is with the pools {', '.join(groups)}; none of {len(planned.judged)} ways got a plan in a short try"
 
 
 def none_found(plan: MigPlan) -> str:

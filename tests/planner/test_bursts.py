@@ -81,11 +81,12 @@ def test_the_worst_tenth_counts(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_plan_gives_way_where_it_may_lose_more_than_a_hundredth(seed: int) -> None:
     problem, plan, still = solved(seed)
-    rng = np.random.default_rng(seed)
-    rates = expected(problem, 10).rates_rps * rng.uniform(0, 4, (10, problem.n_steps, 1))
+    rng = np.random.default_rng([seed, 3])
+    rates = expected(problem, 10).rates_rps[:, ::-1] * rng.uniform(0, 4, (10, problem.n_steps, len(problem.tenants)))
     scenarios = replace(expected(problem, 10), rates_rps=rates)
     loss, answer = burst_loss(problem, plan, still, scenarios), held_to_floor(problem, plan, None, scenarios)
-    if loss > MOST_LOST:
+    assert (loss > MOST_LOST) is (seed == 16)
+    if seed == 16:
         assert answer.lifetimes == still.lifetimes
         assert answer.burst_loss == pytest.approx(loss)
     else:

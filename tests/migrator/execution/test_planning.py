@@ -56,7 +56,7 @@ def test_a_window_without_a_plan_says_what_the_nearest_one_lacks() -> None:
     with pytest.raises(InfeasibleError, match=r"^window 0: engine physical found no plan that keeps .*: vision: 99\.2"):
         require_plan(asked)
     judged = tuple(Judged(partition, None) for partition in (((0,), (1,)), ((0, 1),)))
-    with pytest.raises(InfeasibleError, match="; this is with the pools vision, language, and none of 2 ways"):
+    with pytest.raises(InfeasibleError, match="; this is with the pools vision, language; none of 2 ways"):
         require_plan(replace(asked, judged=judged))
 
 
