@@ -110,6 +110,13 @@ class InvalidArgumentError(PermanentGpuError):
     """
 
 
+class NotSupportedError(PermanentGpuError):
+    """This GPU, its driver or its mode has no such call; waiting does not change that.
+
+    ``nvidia-smi``: ``Not Supported``; NVML: ``NVML_ERROR_NOT_SUPPORTED`` (3).
+    """
+
+
 class NoPermissionError(PermanentGpuError):
     """The driver does not let this user change or list instances.
 

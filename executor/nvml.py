@@ -27,6 +27,7 @@ from executor.errors import (
     InvalidArgumentError,
     NoGpuError,
     NoPermissionError,
+    NotSupportedError,
 )
 from executor.gpu import GpuInstance, unable_to_create
 from executor.mig import Placement, Profile
@@ -42,6 +43,7 @@ _HANGS_S = 1.0
 _ERRORS: dict[int, type[GpuError]] = {
     pynvml.NVML_ERROR_INVALID_ARGUMENT: InvalidArgumentError,
     pynvml.NVML_ERROR_NO_PERMISSION: NoPermissionError,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: NotSupportedError,
     pynvml.NVML_ERROR_NOT_FOUND: InstanceNotFoundError,
     pynvml.NVML_ERROR_GPU_IS_LOST: GpuLostError,
     pynvml.NVML_ERROR_RESET_REQUIRED: GpuLostError,

@@ -23,6 +23,7 @@ from executor.errors import (
     MigModeOffError,
     NoGpuError,
     NoPermissionError,
+    NotSupportedError,
 )
 from executor.mig import Placement
 from executor.nvml import NvmlGpu
@@ -39,18 +40,50 @@ _ERRORS: tuple[tuple[str, type[GpuError]], ...] = (
     ("Insufficient Permissions", NoPermissionError),
     ("Invalid Argument", InvalidArgumentError),
     ("GPU is lost", GpuLostError),
+    ("requires reset", GpuLostError),
+    ("requires restart", GpuLostError),
     ("No MIG-enabled devices found", MigModeOffError),
     ("No devices were found", NoGpuError),
     ("couldn't communicate with the NVIDIA driver", NoGpuError),
     ("Not Found", InstanceNotFoundError),
+    ("Not Supported", NotSupportedError),
 )
 """Texts and what they mean, the most telling first; whatever else fails is a :class:`~executor.errors.DriverError`."""
+
+
+_INFOROM_CORRUPTED = 14
+"""The exit code of a command that has done its work on a GPU with a corrupted infoROM (man page of ``nvidia-smi``)."""
+
+_WARNING = "WARNING:"
+"""How a line begins that is no answer."""
+
+_REFUSALS = ("Unable to", "Failed to", "Invalid ")
+"""How a line of the command begins that says what was not done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFacts:
+    """What ``nvidia-smi`` says of itself: the driver's version, and what it warns of."""
+
+    driver_version: str
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
     code: int
     text: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.strip() for line in self.text.splitlines() if line.strip()]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the exit code is none of a failure: a corrupted infoROM is told of what has succeeded, too."""
+        if self.code == _INFOROM_CORRUPTED:
+            return not any(line.startswith(_REFUSALS) for line in self.lines)
+        return self.code == 0
 
 
 class SmiGpu(NvmlGpu):
@@ -106,17 +139,19 @@ class SmiGpu(NvmlGpu):
         return _run(*arguments)
 
 
-def driver_version() -> str:
-    """The version of the driver that the command speaks to.
+def command_facts() -> CommandFacts:
+    """What the command says of itself and of the driver that it speaks to.
 
     Raises:
         NoGpuError: There is no command, no driver, or no GPU: without one the command says nothing of the driver.
     """
     answer = _run("--query-gpu=driver_version", "--format=csv,noheader")
     _check(answer)
-    if not answer.text.strip():
+    warnings = tuple(line for line in answer.lines if line.startswith(_WARNING))
+    versions = [line for line in answer.lines if line not in warnings]
+    if not versions:
         raise NoGpuError(f"{COMMAND} sees no GPU")
-    return answer.text.splitlines()[0].strip()
+    return CommandFacts(versions[0], warnings)
 
 
 def _no_command() -> NoGpuError:
@@ -144,10 +179,10 @@ def _run(*arguments: str) -> _Answer:
 
 def _check(answer: _Answer) -> None:
     """Raise what the text says, whatever the exit code; its most telling line is the message."""
-    lines = [line.strip() for line in answer.text.splitlines() if line.strip()] or ["no word"]
+    lines = answer.lines or ["no word"]
     for text, kind in _ERRORS:
         telling = next((line for line in lines if text in line), None)
         if telling is not None:
             raise kind(telling)
-    if answer.code != 0:
+    if not answer.is_done:
         raise DriverError(f"nvidia-smi failed with exit code {answer.code}: {lines[0]}")

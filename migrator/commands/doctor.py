@@ -130,16 +130,19 @@ def _driver(backend: BackendName) -> Generator[Finding, None, int | None]:
 
 def _command_version(backend: BackendName) -> Generator[Finding, None, str | None]:
     """The version of the driver to which ``nvidia-smi`` speaks; the backend ``smi`` alone cannot do without it."""
-    from executor.smi import driver_version  # noqa: PLC0415 - needs NVML's module
+    from executor.smi import command_facts  # noqa: PLC0415 - needs NVML's module
 
     try:
-        return driver_version()
+        facts = command_facts()
     except GpuError as error:
         if backend == "smi":
             yield Finding("problem", "nvidia-smi", str(error))
         else:
             yield Finding("warning", "nvidia-smi", str(error), "NVML is enough")
         return None
+    for warned in facts.warnings:
+        yield Finding("warning", "nvidia-smi", warned, "instances can be changed all the same")
+    return facts.driver_version
 
 
 def _require_module() -> None:

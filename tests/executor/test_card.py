@@ -36,7 +36,7 @@ def index() -> int:
 def test_both_doors_tell_the_same_of_the_driver() -> None:
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi here")
-    assert driver_facts().version == smi.driver_version()
+    assert driver_facts().version == smi.command_facts().driver_version
 
 
 def test_a_gpu_that_cannot_be_used_is_told_why() -> None:

@@ -27,6 +27,7 @@ from executor.errors import (
     NoGpuError,
     NoPermissionError,
     OtherControllerError,
+    PermanentGpuError,
 )
 from executor.gpu import PartialChangeError, UnsureChangeError
 from executor.journal import Journal
@@ -36,7 +37,17 @@ from executor.opening import BackendName, card_facts, driver_facts, open_gpu
 from executor.smi import SmiGpu
 from tests.standin.cards import A30, A100_40, Card
 from tests.standin.fixtures import MakeStandIn
-from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, READ, UNKNOWN, StandIn
+from tests.standin.standin import (
+    CREATE_CI,
+    CREATE_GI,
+    DESTROY_GI,
+    INFOROM_CORRUPTED,
+    NOT_SUPPORTED,
+    READ,
+    RESET_REQUIRED,
+    UNKNOWN,
+    StandIn,
+)
 
 KINDS = (NvmlGpu, SmiGpu)
 Opened = Callable[..., tuple[StandIn, DriverGpu]]
@@ -490,13 +501,41 @@ def test_a_driver_without_gpus_says_so(make_standin: MakeStandIn, kind: Callable
 def test_a_driver_says_its_version_and_how_many_gpus_it_has(make_standin: MakeStandIn) -> None:
     make_standin(A100_40, A30)
     assert driver_facts() == DriverFacts("580.65.06", 2)
-    assert smi.driver_version() == "580.65.06"
+    assert smi.command_facts() == smi.CommandFacts("580.65.06", ())
+
+
+def test_a_corrupted_inforom_is_a_warning_of_what_has_succeeded(make_standin: MakeStandIn) -> None:
+    standin = make_standin(A100_40)
+    standin.state.gpus[0].inforom_corrupted = 1
+    with SmiGpu() as gpu:
+        made = gpu.create(at(gpu, "3g.20gb@4"))
+        assert standin.state.n_calls == 2  # a GPU instance and its compute instance, once each
+        gpu.destroy(made.gi_id)
+    assert (standin.state.n_calls, standin.standing()) == (4, ())
+    warned = ("WARNING: infoROM is corrupted at gpu 00000000:01:00.0",)
+    assert smi.command_facts() == smi.CommandFacts("580.65.06", warned)
+
+
+def test_a_corrupted_inforom_hides_no_refusal(make_standin: MakeStandIn) -> None:
+    standin = make_standin(A100_40)
+    standin.state.gpus[0].inforom_corrupted = 1
+    standin.fail(CREATE_GI, INFOROM_CORRUPTED, count=1)
+    with SmiGpu() as gpu, pytest.raises(DriverError, match="Unable to create a GPU instance"):
+        gpu.create(at(gpu, "3g.20gb@4"))
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, RESET_REQUIRED])
+def test_what_no_wait_mends_is_not_tried_again(opened: Opened, code: int) -> None:
+    standin, gpu = opened()
+    standin.fail(CREATE_GI, code, count=1)
+    with pytest.raises(PermanentGpuError):
+        gpu.create(at(gpu, "3g.20gb@4"))
 
 
 def test_a_command_without_gpus_tells_no_version(make_standin: MakeStandIn) -> None:
     make_standin()
     with pytest.raises(NoGpuError, match="nvidia-smi sees no GPU"):
-        smi.driver_version()
+        smi.command_facts()
 
 
 @pytest.mark.parametrize("backend", ["auto", "nvml", "smi"])

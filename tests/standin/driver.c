@@ -94,6 +94,12 @@ int read_fault(struct state *s, struct gpu *g)
     return code != OK ? code : f == NULL ? OK : (int)f->code;
 }
 
+int process_fault(struct state *s)
+{
+    struct fault *f = fault_of(s, OP_PROCESSES);
+    return f == NULL ? OK : (int)f->code;
+}
+
 const struct profile *profile_by_id(const struct gpu *g, uint32_t id)
 {
     for (uint32_t k = 0; k < g->n_profiles; k++)
@@ -351,7 +357,9 @@ const char *error_text(int code)
     case INSUFFICIENT_SIZE: return "Insufficient Size";
     case DRIVER_NOT_LOADED: return "Driver Not Loaded";
     case TIMEOUT: return "Timeout";
+    case INFOROM_CORRUPTED: return "infoROM is corrupted";
     case GPU_IS_LOST: return "GPU is lost";
+    case RESET_REQUIRED: return "GPU requires reset";
     case IN_USE: return "In use by another client";
     case INSUFFICIENT_RESOURCES: return "Insufficient Resources";
     case VERSION_MISMATCH: return "API Argument Version Mismatch";

@@ -226,6 +226,17 @@ static int destroy(void)
 
 static int has_value(int argc, char **argv, int k) { return k + 1 < argc && argv[k + 1][0] != '-'; }
 
+/* A corrupted infoROM is warned of after all else; it does not hide another failure. */
+static int warned_of_inforom(int code)
+{
+    for (unsigned n = 0; n < s->n_gpus; n++)
+        if (s->gpus[n].inforom_corrupted && (only_gpu < 0 || n == (unsigned)only_gpu)) {
+            printf("WARNING: infoROM is corrupted at gpu %s\n", s->gpus[n].bus_id);
+            code = code == OK ? INFOROM_CORRUPTED : code;
+        }
+    return code;
+}
+
 static int command(int argc, char **argv)
 {
     char *make = NULL, *make_ci_of = NULL;
@@ -281,6 +292,7 @@ static int command(int argc, char **argv)
         code = destroy();
     else
         code = refuse("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.");
+    code = warned_of_inforom(code);
     unlock_state();
     return code;
 }

@@ -282,6 +282,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(handle h, unsigned *count, struct pr
 {
     FIND(h, ON_DEVICE);
     unsigned n = 0, room = *count;
+    if ((code = process_fault(t.s)) != OK)
+        return done(code);
     for (int k = 0; k < MAX_GIS; k++)
         for (int l = 0; t.g->gis[k].used && l < MAX_CIS; l++) {
             const struct ci *c = &t.g->gis[k].cis[l];

@@ -27,10 +27,12 @@ MPS_CONTROL = HERE / "nvidia-cuda-mps-control"
 MAX_GPUS, MAX_PROFILES, MAX_STARTS, MAX_GIS, MAX_CIS, MAX_PIDS, MAX_FAULTS = 4, 20, 16, 16, 8, 8, 32
 _MAGIC, _VERSION = 0x4D494753, 1
 
-CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, READ = range(5)
+CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, READ, PROCESSES = range(6)
 """What a fault can hit."""
 
-NO_PERMISSION, NOT_FOUND, TIMEOUT, GPU_IS_LOST, IN_USE, INSUFFICIENT_RESOURCES, UNKNOWN = 4, 6, 10, 15, 19, 23, 999
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, TIMEOUT = 3, 4, 6, 10
+INFOROM_CORRUPTED, GPU_IS_LOST, RESET_REQUIRED = 14, 15, 16
+IN_USE, INSUFFICIENT_RESOURCES, UNKNOWN = 19, 23, 999
 """NVML's codes that tests inject or expect."""
 
 _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
@@ -69,7 +71,7 @@ class _Gpu(ctypes.Structure):
         ("bus_id", ctypes.c_char * 32),
         *((name, _U32) for name in ("compute_slices", "memory_slices", "n_profiles")),
         *((name, _U32) for name in ("mig_current", "mig_pending", "lost")),
-        *((name, _U32) for name in ("compute_mode", "compute_capability")),
+        *((name, _U32) for name in ("compute_mode", "compute_capability", "inforom_corrupted")),
         ("memory_mib", _U64),
         ("profiles", _Profile * MAX_PROFILES),
         ("gis", _Gi * MAX_GIS),

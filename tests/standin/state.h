@@ -16,12 +16,12 @@ enum { MAX_GPUS = 4, MAX_PROFILES = 20, MAX_STARTS = 16, MAX_GIS = 16, MAX_CIS =
 /* NVML's return codes (nvidia-ml-py 13.615, NVML_ERROR_*). */
 enum {
     OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, IN_USE = 19,
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, INFOROM_CORRUPTED = 14, GPU_IS_LOST = 15, RESET_REQUIRED = 16, IN_USE = 19,
     INSUFFICIENT_RESOURCES = 23, VERSION_MISMATCH = 25, UNKNOWN = 999
 };
 
 /* What a fault can hit. */
-enum { OP_CREATE_GI = 0, OP_DESTROY_GI = 1, OP_CREATE_CI = 2, OP_DESTROY_CI = 3, OP_READ = 4 };
+enum { OP_CREATE_GI = 0, OP_DESTROY_GI = 1, OP_CREATE_CI = 2, OP_DESTROY_CI = 3, OP_READ = 4, OP_PROCESSES = 5 };
 
 struct profile {
     uint32_t id, enumerator, compute_slices, memory_slices, max_instances, sms, n_starts, ci_profile, ci_span;
@@ -48,6 +48,7 @@ struct gpu {
     uint32_t compute_slices, memory_slices, n_profiles, mig_current, mig_pending, lost;
     uint32_t compute_mode; /* 0: Default, 2: Prohibited, 3: Exclusive_Process, as NVML has them */
     uint32_t compute_capability; /* 80 is 8.0; 0 is a driver that does not know the field */
+    uint32_t inforom_corrupted; /* nvidia-smi says so after whatever it has done, and ends with 14 */
     uint64_t memory_mib;
     struct profile profiles[MAX_PROFILES];
     struct gi gis[MAX_GIS];
@@ -78,6 +79,7 @@ int destroy_gi(struct state *s, struct gpu *g, struct gi *i);
 int create_ci(struct state *s, struct gpu *g, struct gi *i, uint32_t ci_profile, int64_t start, struct ci **made);
 int destroy_ci(struct state *s, struct gpu *g, struct gi *i, struct ci *c);
 int read_fault(struct state *s, struct gpu *g);
+int process_fault(struct state *s); /* of the question for processes alone */
 const struct profile *profile_by_id(const struct gpu *g, uint32_t id);
 struct gi *gi_by_id(struct gpu *g, uint32_t id);
 struct ci *ci_by_id(struct gi *i, uint32_t id);

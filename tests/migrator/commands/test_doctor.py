@@ -72,6 +72,14 @@ def test_where_nothing_is_wrong_a_run_could_work(call, seen) -> None:
     assert call("doctor")[1].endswith("A real run could work here.\n")
 
 
+@pytest.mark.parametrize("backend", ["auto", "smi"])
+def test_a_corrupted_inforom_is_a_warning(a100: StandIn, seen, backend: str) -> None:
+    a100.state.gpus[0].inforom_corrupted = 1
+    code, found = seen("--backend", backend)
+    (warned,) = about(found, "nvidia-smi", "warning")
+    assert (code, warned.startswith("WARNING: infoROM is corrupted at gpu 00000000:01:00.0; ")) == (0, True)
+
+
 def test_it_tells_whether_an_instance_takes_the_processes_of_a_pool(a100: StandIn, seen) -> None:
     assert [said for said in about(seen()[1], "GPU 0", "ok") if "several processes" in said]
     a100.state.gpus[0].compute_mode = 3
