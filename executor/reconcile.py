@@ -15,11 +15,11 @@ from functools import partial
 from typing import TypeVar
 
 from executor.clock import Clock
-from executor.errors import GpuError, InstanceNotFoundError, RetryableGpuError
+from executor.errors import GpuError, InstanceNotFoundError, InUseError, RetryableGpuError
 from executor.gpu import Gpu, GpuInstance, PartialChangeError, UnsureChangeError
 from executor.journal import Journal, Verb
 from executor.mig import Layout, Placement, transition
-from executor.processes import Process, gpu_process, is_alone_at_driver
+from executor.processes import Process, born, gpu_process, is_alone_at_driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,14 @@ class Patience:
         n_attempts: Attempts at one call, the first included.
         factor: Each wait is this much longer than the one before it, while refusals are alike.
         longest_s: No wait is longer.
+        waits_for_holders: Whether an instance in use is waited for while the driver lists a living process in it. A run
+            has told its processes to leave; whoever asks for another layout is better told at once who is there.
     """
 
     n_attempts: int = 8
     factor: float = 1.5
     longest_s: float = 4.0
+    waits_for_holders: bool = True
 
     def wait_s(self, error: RetryableGpuError, n_alike: int) -> float:
         """Seconds until the next attempt, after as many refusals of this kind in a row."""
@@ -98,11 +101,19 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What could not be done, and why: the last refusal, and the processes that hold the instance."""
+    """What could not be done, and why.
+
+    Attributes:
+        placement: Where.
+        error: The last refusal.
+        holders: The processes that hold the instance.
+        left: The instance that stands although it should not; ``None`` where nothing does.
+    """
 
     placement: Placement
     error: GpuError
     holders: tuple[Process, ...] = ()
+    left: GpuInstance | None = None
 
     def __str__(self) -> str:
         held = f"; held by process {', '.join(map(str, self.holders))}" if self.holders else ""
@@ -235,6 +246,7 @@ class _Task:
         n_alike: and how often of these in a row by refusals that are waited out alike.
         last: The last refusal.
         holders: The processes that held the instance then, if it was the last attempt.
+        is_held: Whether it is in use by a living process, which nothing waits for.
     """
 
     verb: Verb
@@ -248,6 +260,7 @@ class _Task:
     n_alike: int = 0
     last: GpuError | None = None
     holders: tuple[Process, ...] = ()
+    is_held: bool = False
 
     def stands_in_the_way_of(self, other: _Task) -> bool:
         """Whether ``other`` can be created only after this one is gone: slices, or the number of a profile."""
@@ -392,7 +405,10 @@ class Reconciler:
         except GpuError as error:
             if isinstance(error, InstanceNotFoundError) and isinstance(task.last, UnsureChangeError):
                 return None  # our own attempt before this one has done it
-            if self._is_last(task, task.n_refused + 1, error):
+            if isinstance(error, InUseError) and not self._patience.waits_for_holders:
+                task.holders = self._holders(task.instance)
+                task.is_held = any(born(holder.pid) is not None for holder in task.holders)
+            elif self._is_last(task, task.n_refused + 1, error):
                 task.holders = self._holders(task.instance)
             raise
         return None
@@ -411,6 +427,8 @@ class Reconciler:
 
     def _is_last(self, task: _Task, n_refused: int, error: GpuError) -> bool:
         n_attempts = self._patience.n_attempts if task.n_attempts is None else task.n_attempts
+        if task.is_held:
+            return True
         return not isinstance(error, RetryableGpuError) or n_refused >= n_attempts
 
     def _give_up(self, task: _Task, tasks: list[_Task], users: Users) -> list[Undone]:
@@ -418,7 +436,7 @@ class Reconciler:
         assert task.last is not None
         tasks.remove(task)
         left = task.last.standing if isinstance(task.last, PartialChangeError) else task.instance
-        found = [Undone(task.placement, task.last, task.holders)]
+        found = [Undone(task.placement, task.last, task.holders, None if task.verb == "repair" else left)]
         if task.verb == "destroy":
             assert left is not None
             ways = [other for other in tasks if other.verb == "create" and task.placement.overlaps(other.placement)]

@@ -220,7 +220,11 @@ def _gpu(gpu: DriverGpu, where: Where) -> Iterator[Finding]:
 
 
 def _standing(gpu: DriverGpu, records: Records, about: str) -> Iterator[Finding]:
-    instances, running = gpu.instances(), gpu.processes()
+    instances, running = gpu.instances(), {}
+    try:
+        running = gpu.processes()
+    except GpuError as error:
+        yield Finding("warning", about, f"processes unknown: {error}", "what holds an instance is not seen either")
     ours = tuple(item for item in instances if records.is_ours(item))
     others = tuple(item for item in instances if item not in ours)
     yield Finding("ok", about, f"ours: {_named(ours) or 'no instance'}")

@@ -13,7 +13,7 @@ from executor.errors import InUseError, TargetNotReachedError
 from executor.gpu import GpuInstance
 from executor.journal import Journal, in_doubt
 from executor.mig import Layout
-from executor.reconcile import Decision, Outcome, Reconciler, decide
+from executor.reconcile import Decision, Outcome, Patience, Reconciler, decide
 from migrator.commands.gpu.standing import LayoutText, creations, layout_in
 from migrator.commands.options import Backend, BesideOthers, Card, Index, Json, State, with_examples
 from migrator.commands.where import Manner, Where
@@ -117,14 +117,14 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
     if not manner.dry_run:
         where.mind_other_managers(may_refuse=not manner.beside_others)
         with Journal(where.journal_of(gpu), gpu.boot) as journal:
-            reconciler = Reconciler(gpu, journal, WallClock())
+            reconciler = Reconciler(gpu, journal, WallClock(), Patience(waits_for_holders=False))
             reconciler.settle()
             if manner.adopt:
                 for item in reconciler.adopt():
                     output().print(f"adopted {item.placement} (GPU instance ID {item.gi_id})")
             journal.aim(target)
             try:
-                _end(reconciler.apply(target))
+                _end(reconciler.apply(target), gpu)
             finally:
                 warn_of(journal.untold())
         return
@@ -137,22 +137,31 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
     print_decision(decide(standing, lambda item: item in adopted or records.is_ours(item), target), gpu.index)
 
 
-def _end(outcome: Outcome) -> None:
+def _end(outcome: Outcome, gpu: DriverGpu) -> None:
     for item in outcome.standing:
         output().print(f"{item.placement}  GPU instance ID {item.gi_id}  {item.uuid}", soft_wrap=True)
     if not outcome.is_complete:
         unexplained = any(isinstance(item.error, InUseError) and not item.holders for item in outcome.undone)
         advice = ["migrator doctor looks for programs that hold instances unlisted"] if unexplained else []
-        raise TargetNotReachedError("; ".join([*map(str, outcome.undone), *map(str, outcome.blocked), *advice]))
+        said = dict.fromkeys(map(str, (*outcome.undone, *outcome.blocked)))  # one refusal may keep several from coming
+        left = [item.left for item in outcome.undone if item.left is not None]
+        if left and gpu.backend != "sim":
+            advice.append(f"once nothing holds it: {'; '.join(_destructions(left, gpu.index))}")
+        raise TargetNotReachedError("; ".join([*said, *advice]))
 
 
 def _commands(decision: Decision, index: int) -> list[str]:
-    lines = []
-    for item in decision.destroyed:
-        compute = [f"nvidia-smi mig -i {index} -dci -gi {item.gi_id}"] if item.is_whole else []
-        lines += [*compute, f"nvidia-smi mig -i {index} -dgi -gi {item.gi_id}"]
+    lines = _destructions(decision.destroyed, index)
     lines += [f"nvidia-smi mig -i {index} -cci -gi {item.gi_id}" for item in decision.repaired]
     return [*lines, *creations(index, Layout(decision.created))]
+
+
+def _destructions(instances: Iterable[GpuInstance], index: int) -> list[str]:
+    lines = []
+    for item in instances:
+        compute = [f"nvidia-smi mig -i {index} -dci -gi {item.gi_id}"] if item.is_whole else []
+        lines += [*compute, f"nvidia-smi mig -i {index} -dgi -gi {item.gi_id}"]
+    return lines
 
 
 def print_decision(decision: Decision, index: int) -> None:

@@ -13,13 +13,14 @@ import yaml
 from rich import box
 from rich.table import Table
 
+from executor.discovery import card_name
 from executor.driver import DriverGpu
 from executor.errors import GpuError
 from executor.gpu import GpuInstance
 from executor.journal import JournalError, Records, in_doubt
 from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
-from executor.opening import driver_facts
+from executor.opening import card_facts, driver_facts
 from executor.processes import Process, gpu_process
 from migrator.commands.options import Backend, Card, Index, Json, State, with_examples
 from migrator.commands.where import Where
@@ -65,12 +66,19 @@ _HEADINGS = ("id", "whose", "processes", "UUID")
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What stands on one GPU, whose it is, and who is in it; without ``records`` it is unknown what is ours."""
+    """What stands on one GPU, whose it is, and who is in it.
+
+    Without ``records`` it is unknown what is ours, without ``processes`` who is in it.
+    """
 
     gpu: DriverGpu
     instances: tuple[GpuInstance, ...]
     records: Records | None
-    processes: Mapping[int, tuple[Process, ...]]
+    processes: Mapping[int, tuple[Process, ...]] | None
+
+    def held(self, item: GpuInstance) -> tuple[Process, ...] | None:
+        """The processes in the instance; ``None`` where the driver does not tell them."""
+        return None if self.processes is None else self.processes.get(item.gi_id, ())
 
     def whose(self, item: GpuInstance) -> Literal["ours", "others'", "perhaps ours", "unknown"]:
         """Whose instance it is."""
@@ -109,16 +117,17 @@ def list_command(
                 listed = _listed(gpu, _records_or_none(where, gpu))
         except GpuError as error:
             errors.append(error)
+            answers.append(_unlisted(where.index, error))
             continue
         if as_json:
             answers.append(_to_json(listed))
         else:
             _print_list(listed)
+    if as_json and any(answer["uuid"] for answer in answers):
+        print_json({"gpus": answers})
     if len(errors) == len(places):
         raise errors[0]
     warn_of(map(str, errors))
-    if as_json:
-        print_json({"gpus": answers})
 
 
 @with_examples("gpu assert 2g.10gb@0,3g.20gb@4")
@@ -171,8 +180,11 @@ def _records_or_none(where: Where, gpu: DriverGpu) -> Records | None:
 
 
 def _listed(gpu: DriverGpu, records: Records | None) -> _Listed:
-    instances = gpu.instances()
-    held = {gi_id: tuple(map(gpu_process, pids)) for gi_id, pids in gpu.processes().items()}
+    instances, held = gpu.instances(), None
+    try:
+        held = {gi_id: tuple(map(gpu_process, pids)) for gi_id, pids in gpu.processes().items()}
+    except GpuError as error:
+        warn(f"processes unknown: {error}")
     if records is not None:
         warn_of(map(in_doubt, filter(records.is_perhaps_ours, instances)))
     return _Listed(gpu, instances, records, held)
@@ -185,6 +197,7 @@ def _to_json(listed: _Listed) -> dict[str, object]:
         "index": gpu.index,
         "uuid": gpu.uuid,
         "backend": gpu.backend,
+        "reason": None,
         "instances": [
             {
                 "placement": str(item.placement),
@@ -192,14 +205,23 @@ def _to_json(listed: _Listed) -> dict[str, object]:
                 "uuid": item.uuid or None,
                 "ours": None if listed.records is None else listed.whose(item) == "ours",
                 "perhaps_ours": None if listed.records is None else listed.whose(item) == "perhaps ours",
-                "processes": [
-                    {"pid": holder.pid, "command": holder.command, "user": holder.user}
-                    for holder in listed.processes.get(item.gi_id, ())
-                ],
+                "processes": None
+                if (held := listed.held(item)) is None
+                else [{"pid": holder.pid, "command": holder.command, "user": holder.user} for holder in held],
             }
             for item in listed.instances
         ],
     }
+
+
+def _unlisted(index: int, error: GpuError) -> dict[str, object]:
+    """A GPU whose instances cannot be listed, and why; without its name and UUID where the driver tells neither."""
+    try:
+        facts = card_facts(index)
+    except GpuError:
+        return {"gpu": None, "index": index, "uuid": None, "backend": None, "reason": str(error), "instances": None}
+    name = card_name(facts.title, None if facts.memory_mib is None else facts.memory_mib / 1024)
+    return {"gpu": name, "index": index, "uuid": facts.uuid, "backend": None, "reason": str(error), "instances": None}
 
 
 def _print_list(listed: _Listed) -> None:
@@ -219,7 +241,7 @@ def _table(listed: _Listed, headings: Sequence[str]) -> Table:
         cells = {
             "id": str(item.gi_id),
             "whose": listed.whose(item),
-            "processes": "\n".join(escape(str(holder)) for holder in listed.processes.get(item.gi_id, ())),
+            "processes": "unknown" if (held := listed.held(item)) is None else "\n".join(escape(str(p)) for p in held),
             "UUID": item.uuid or "no compute instance",
         }
         table.add_row(str(item.placement), *(cells[heading] for heading in headings))

@@ -21,7 +21,7 @@ from migrator.commands.doctor import Finding
 from tests.standin.cards import A30, A100_40, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.mps import MpsStandIn
-from tests.standin.standin import StandIn
+from tests.standin.standin import NO_PERMISSION, PROCESSES, StandIn
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 """Of the stand-in's first GPU."""
@@ -78,6 +78,13 @@ def test_a_corrupted_inforom_is_a_warning(a100: StandIn, seen, backend: str) -> 
     code, found = seen("--backend", backend)
     (warned,) = about(found, "nvidia-smi", "warning")
     assert (code, warned.startswith("WARNING: infoROM is corrupted at gpu 00000000:01:00.0; ")) == (0, True)
+
+
+def test_processes_that_the_driver_does_not_tell_are_a_warning(a100: StandIn, seen) -> None:
+    a100.put("1g.5gb", 0)
+    a100.fail(PROCESSES, NO_PERMISSION, per_mille=1000)
+    code, found = seen()
+    assert (code, len([said for said in about(found, "GPU 0", "warning") if "processes unknown" in said])) == (0, 1)
 
 
 def test_it_tells_whether_an_instance_takes_the_processes_of_a_pool(a100: StandIn, seen) -> None:

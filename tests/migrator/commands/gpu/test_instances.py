@@ -17,7 +17,7 @@ from executor.processes import boot_id
 from migrator.commands.gpu.standing import layout_in
 from tests.standin.cards import A30, A100_40, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
-from tests.standin.standin import StandIn, State
+from tests.standin.standin import NO_PERMISSION, NOT_SUPPORTED, PROCESSES, StandIn, State
 
 
 @pytest.fixture(autouse=True)
@@ -280,6 +280,17 @@ def test_processes_are_listed_by_name(call, a100: StandIn, proc: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("code", [NO_PERMISSION, NOT_SUPPORTED])
+def test_instances_are_listed_though_the_driver_does_not_tell_their_processes(call, a100: StandIn, code: int) -> None:
+    a100.put("1g.5gb", 0, pids=[41])
+    a100.fail(PROCESSES, code, per_mille=1000)
+    exit_code, out, err = call("gpu", "list")
+    assert (exit_code, "1g.5gb@0" in out, "unknown" in out) == (0, True, True)
+    assert err.startswith("warning: processes unknown: Unable to list the processes of GPU 0: ")
+    (listed,) = json.loads(call("gpu", "list", "--json")[1])["gpus"]
+    assert [item["processes"] for item in listed["instances"]] == [None]
+
+
 def test_every_gpu_is_listed_unless_one_is_named(call, make_standin: MakeStandIn) -> None:
     standin = make_standin(A100_40, A30)
     standin.put("1g.6gb", 2, gpu=1)
@@ -294,6 +305,16 @@ def test_a_gpu_that_cannot_be_listed_is_told_beside_the_others(call, make_standi
     code, out, err = call("gpu", "list")
     assert (code, out) == (0, "NVIDIA A30 (GPU 1, by nvml): no GPU instance\n")
     assert err.startswith("warning: GPU 0 (NVIDIA A100-SXM4-40GB) is not in MIG mode; as root:")
+
+
+def test_programs_see_a_gpu_without_mig_mode_with_the_reason(call, make_standin: MakeStandIn) -> None:
+    _mig_off(make_standin(A100_40, A30).state)
+    first, second = json.loads(call("gpu", "list", "--json")[1])["gpus"]
+    assert (first["gpu"], first["uuid"], first["instances"]) == ("a100-40gb", UUID, None)
+    assert first["reason"].endswith("is not in MIG mode; as root: nvidia-smi -i 0 -mig 1")
+    assert (second["reason"], second["instances"]) == (None, [])
+    code, out, err = call("gpu", "list", "-i", "0", "--json")
+    assert (code, json.loads(out)["gpus"], err.count("\n")) == (4, [first], 1)
 
 
 @every_backend
@@ -358,6 +379,21 @@ def test_an_instance_that_nobody_seems_to_hold_asks_for_the_doctor(call, a100: S
     code, _, err = call("gpu", "clear")
     assert (code, err.count("\n")) == (4, 1)
     assert "migrator doctor looks for programs that hold instances unlisted" in err
+
+
+@every_backend
+def test_an_instance_that_a_living_process_holds_is_refused_at_once_and_in_one_sentence(
+    call, a100: StandIn, monkeypatch, backend: str
+) -> None:
+    monkeypatch.setattr("executor.clock.WallClock.sleep_until", lambda *_: pytest.fail("it waited"))
+    call("gpu", "apply", "3g.20gb@4")
+    (held,) = a100.standing()
+    a100.attach(held.gi_id, os.getpid())
+    code, _, err = call("gpu", "apply", "2g.10gb@4,1g.5gb@6", "--backend", backend)
+    assert (code, err.count("\n"), a100.standing()) == (4, 1, (held,))
+    assert (err.count("In use by another client"), err.count(f"held by process {os.getpid()}")) == (1, 1)
+    commands = (f"nvidia-smi mig -i 0 {verb} -gi {held.gi_id}" for verb in ("-dci", "-dgi"))
+    assert err.endswith(f"; once nothing holds it: {'; '.join(commands)}\n")
 
 
 def test_the_empty_text_is_the_empty_layout() -> None:
