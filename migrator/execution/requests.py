@@ -109,7 +109,8 @@ class SimulatedQueues(Queues):
     """Every tenant's queue, served by whatever stands at the moment.
 
     Tenants are brought forward together if one lane serves both, or a chain of lanes connects them. Of what stands,
-    a tenant's own servers are lanes of its own then.
+    a tenant's own servers are lanes of its own then. So it is while one member alone is ready in a pool's lanes: they
+    remember whose batches they had, as lanes of live workers do.
     """
 
     are_real = False
@@ -141,19 +142,16 @@ class SimulatedQueues(Queues):
         """Bring every queue to ``until_s``; outcomes by tenant."""
         found = dict[int, Outcomes]()
         for members in connected([own.tenant for own in requests], lanes):
-            if len(members) > 1:
-                names = [requests[index].tenant for index in members]
+            names = [requests[index].tenant for index in members]
+            shared = [lane for lane in lanes if lane.servers[0].tenant in names]
+            if shared:
                 own_lanes = [Lane(one.server_id, (one,)) for name in names for one in servers.get(name, ())]
-                own_lanes += [lane for lane in lanes if lane.servers[0].tenant in names]
-                found |= self._advance_together(requests, members, own_lanes, accuracies, until_s)
+                found |= self._advance_together(requests, members, own_lanes + shared, accuracies, until_s)
                 continue
             (index,) = members
-            own = requests[index]
-            held = {lane.lane_id: lane.servers[0] for lane in lanes if lane.servers[0].tenant == own.tenant}
-            self._turns |= dict.fromkeys(held, own.tenant)
-            alone = [*servers.get(own.tenant, ()), *held.values()]
+            alone, state = servers.get(names[0], ()), self._states[index]
             self._states[index], found[index] = advance(
-                own, self._states[index], alone, accuracies[index], until_s, self._jitter, self._dispatch
+                requests[index], state, alone, accuracies[index], until_s, self._jitter, self._dispatch
             )
         return [found[index] for index in range(len(requests))]
 

@@ -147,28 +147,34 @@ def test_a_lane_goes_on_when_a_member_s_process_is_gone_with_its_batch() -> None
     assert len(ours.states[0].in_service("x#1/a").index) == 0
 
 
-def test_a_turn_costs_where_another_member_had_the_lane_before_it_was_passed_on() -> None:
-    """Two requests, one after the other, on a lane of two and then of two others."""
-    slo_s, latency = 1.0, LatencyCurve((1,), (0.1,))
+def took_s(arrivals: Mapping[str, Sequence[float]], steps: Sequence[tuple[float, str]]) -> dict[str, list[float]]:
+    """By member, how long its batches of one took, in a lane that serves each step's members until the step's end.
 
-    def one(name: str) -> Server:
-        return Server(name, f"x#1/{name}", 0.0, math.inf, latency, 1)
-
-    arrivals = {"a": [0.0], "b": [1.0], "c": [2.0], "d": [3.0, 4.0]}
-    requests = [Requests(name, slo_s, np.array(at_s), np.zeros(len(at_s))) for name, at_s in arrivals.items()]
+    A batch takes 0.1 s, and half as much again where a turn costs.
+    """
+    latency = LatencyCurve((1,), (0.1,))
+    requests = [Requests(name, 1.0, np.array(arrivals[name]), np.zeros(len(arrivals[name]))) for name in NAMES]
     ours = SimulatedQueues(len(NAMES), None, turn_cost=0.5)
-    took_s: dict[str, list[float]] = {}
-    steps = ((1.5, "ab"), (2.5, "bc"), (3.5, "cd"), (5.0, "d"))
+    found: dict[str, list[float]] = {name: [] for name in NAMES}
     for until_s, members in steps:
-        outcomes = ours.advance(requests, {}, ACCURACIES, until_s, [Lane("x#1", tuple(map(one, members)))])
+        there = tuple(Server(name, f"x#1/{name}", 0.0, math.inf, latency, 1) for name in members)
+        outcomes = ours.advance(requests, {}, ACCURACIES, until_s, [Lane("x#1", there)])
         for own, piece in zip(requests, outcomes, strict=True):
-            took_s.setdefault(own.tenant, []).extend((piece.answer_s - own.arrival_s[piece.index]).tolist())
-    assert took_s == {
-        "a": [pytest.approx(0.1)],
-        "b": [pytest.approx(0.15)],
-        "c": [pytest.approx(0.15)],
-        "d": [pytest.approx(0.15), pytest.approx(0.1)],
-    }
+            found[own.tenant].extend((piece.answer_s - own.arrival_s[piece.index]).round(9).tolist())
+    return found
+
+
+def test_a_turn_costs_where_another_member_had_the_lane_before_it_was_passed_on() -> None:
+    arrivals = {"a": [0.0], "b": [1.0], "c": [2.0], "d": [3.0, 4.0]}
+    steps = ((1.5, "ab"), (2.5, "bc"), (3.5, "cd"), (5.0, "d"))
+    assert took_s(arrivals, steps) == {"a": [0.1], "b": [0.15], "c": [0.15], "d": [0.15, 0.1]}
+
+
+def test_a_member_that_is_ready_first_has_had_a_turn_only_if_it_served() -> None:
+    """b's turn is the first, though a was there before and after it; c pays for b's turn, though c is alone then."""
+    arrivals = {"a": [4.0], "b": [1.2], "c": [2.2, 2.5], "d": []}
+    steps = ((1.0, "a"), (2.0, "ab"), (2.1, "a"), (3.0, "c"), (5.0, "ac"))
+    assert took_s(arrivals, steps) == {"a": [0.15], "b": [0.1], "c": [0.15, 0.1], "d": []}
 
 
 def test_what_part_of_shared_lanes_others_had_is_told_by_second_and_forgotten() -> None:
