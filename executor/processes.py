@@ -10,10 +10,9 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 PROC = Path("/proc")
 """Where Linux shows its processes, and NVIDIA's driver what may be done."""
@@ -179,16 +178,25 @@ def holder_of_lock(path: Path) -> Process | None:
     return None
 
 
-_HAND_OUT = "hands out this node's instances to pods"
+_PLUGINS = "device-plugins"
+"""The kubelet's folder, below whatever root it has, in which every device plugin listens."""
+
+_KUBELET = "kubelet.sock"
+"""The socket there at which the kubelet itself listens."""
+
+_LISTENS = 0x10000
+"""The flag of a socket that takes connections (``__SO_ACCEPTCON``)."""
+
 _CHANGE = "changes this node's layouts itself"
 
 _MANAGERS = {
-    "nvidia-device-plugin": f"Kubernetes' device plugin {_HAND_OUT}",
-    "gpu-kubelet-plugin": f"the DRA driver's kubelet plugin makes instances, and {_HAND_OUT}",
+    "gpu-kubelet-plugin": "the DRA driver's kubelet plugin makes this node's instances, and hands them out to pods",
     "nvidia-mig-manager": f"NVIDIA's MIG manager {_CHANGE}",
     "nvidia-mig-parted": f"mig-parted {_CHANGE}",
+    "gpu_partitioner": f"GKE's partitioner {_CHANGE}",
+    "migagent": f"nos' MIG agent {_CHANGE}",
 }
-"""Programs that undo what we do, or give away what is ours."""
+"""Programs that make and destroy instances, and listen nowhere."""
 
 _HOLDERS = {
     "nv-hostengine": "DCGM can hold instances that no process is listed for; if one will not go, restart it",
@@ -206,18 +214,21 @@ _INTERPRETER = re.compile(r"(?:ba|da|a|z)?sh|python[\d.]*")
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A program beside us on this node, and what it does to us."""
+    """A program beside us on this node, and what it does to us; ``process`` is ``None`` where it cannot be seen."""
 
-    process: Process
+    process: Process | None
     does: str
 
     def __str__(self) -> str:
-        return f"{self.does} (process {self.process})"
+        return self.does if self.process is None else f"{self.does} (process {self.process})"
 
 
 def other_managers() -> tuple[Neighbour, ...]:
-    """Programs on this node that would undo our layouts, or give our instances to others."""
-    return tuple(_neighbours(_MANAGERS))
+    """Programs on this node that would undo our layouts, or give our instances to others.
+
+    What hands devices out is known by what every device plugin has to do: it listens in the kubelet's folder for them.
+    """
+    return (*_neighbours(_MANAGERS), *_device_plugins())
 
 
 def usual_holders() -> tuple[Neighbour, ...]:
@@ -231,6 +242,58 @@ def _neighbours(known: dict[str, str]) -> Iterator[Neighbour]:
         found = next((does for pattern, does in known.items() if fnmatchcase(program, pattern)), None)
         if found is not None:
             yield Neighbour(process(pid), found)
+
+
+def _device_plugins() -> Iterator[Neighbour]:
+    """Whoever listens in the kubelet's folder for device plugins, under the name that the folder has for it.
+
+    ``ss -xlp``, in the network namespace of each process; its own mounts say which folder it listens in.
+    """
+    found: dict[str, tuple[str, Process | None]] = {}
+    tables: dict[str, dict[str, str]] = {}
+    for pid in _pids():
+        folder = PROC / str(pid)
+        namespace = _link(folder / "ns" / "net")
+        sockets = tables.get(namespace) if namespace else None
+        if sockets is None:
+            sockets = _listening(folder)
+            tables[namespace] = sockets
+        if not sockets:
+            continue
+        mounts, opened = _mounts(folder), _open_files(pid)
+        for inode, path in sockets.items():
+            if opened is not None and f"socket:[{inode}]" not in opened:
+                continue
+            if PurePosixPath(_unmounted(path, mounts)).parent.name == _PLUGINS:
+                owner = found.get(inode, (path, None))[1]
+                found[inode] = (path, owner or (None if opened is None else process(pid)))
+    for path, owner in found.values():
+        yield Neighbour(owner, f"a device plugin hands out this node's devices to pods, at {path}")
+
+
+def _listening(folder: Path) -> dict[str, str]:
+    """By inode, the paths of the sockets that take connections in the process's network namespace."""
+    found = {}
+    for line in _read(folder / "net" / "unix").splitlines()[1:]:
+        match line.split(maxsplit=7):
+            case [_, _, _, flags, _, _, inode, path] if path.startswith("/") and int(flags, 16) & _LISTENS:
+                if not path.endswith(f"/{_KUBELET}"):
+                    found[inode] = path
+    return found
+
+
+def _mounts(folder: Path) -> list[tuple[str, str]]:
+    """Where the process has something mounted, the innermost first, and which folder of its file system that is."""
+    lines = (line.split() for line in _read(folder / "mountinfo").splitlines())
+    return sorted(((fields[4], fields[3]) for fields in lines if len(fields) > 4), key=lambda one: -len(one[0]))
+
+
+def _unmounted(path: str, mounts: list[tuple[str, str]]) -> str:
+    """The path inside the file system that it lies on: a bind mount may give a folder another name."""
+    for point, root in mounts:
+        if path.startswith(f"{point.rstrip('/')}/"):
+            return f"{root.rstrip('/')}/{path.removeprefix(point).lstrip('/')}"
+    return path
 
 
 def _program(words: list[str]) -> str:
@@ -248,15 +311,25 @@ def _pids() -> list[int]:
 
 def _has_driver_open(pid: int) -> bool | None:
     """Whether the process has a device file of NVIDIA's driver open; ``None`` where that cannot be seen."""
+    targets = _open_files(pid)
+    return None if targets is None else any(target.startswith("/dev/nvidia") for target in targets)
+
+
+def _open_files(pid: int) -> set[str] | None:
+    """What the process has open, sockets among it; ``None`` where that cannot be seen."""
     try:
         links = list((PROC / str(pid) / "fd").iterdir())
     except OSError:
         return None
-    targets = []
-    for link in links:
-        with suppress(OSError):  # closed meanwhile
-            targets.append(str(link.readlink()))
-    return any(target.startswith("/dev/nvidia") for target in targets)
+    return {target for target in map(_link, links) if target}  # but for what was closed meanwhile
+
+
+def _link(path: Path) -> str:
+    """Where the link leads; nothing where it is gone or not ours to see."""
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
 
 
 def _words(folder: Path) -> list[str]:

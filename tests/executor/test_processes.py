@@ -140,7 +140,8 @@ def test_a_file_that_nobody_locks_has_no_holder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("/usr/bin/nvidia-device-plugin", "--mig-strategy=mixed"),
+        ("/usr/bin/gpu_partitioner",),
+        ("/migagent", "--config=/etc/nos"),
         ("nvidia-mig-manager",),
         ("/usr/local/bin/nvidia-mig-parted", "apply"),
         ("gpu-kubelet-plugin", "-v", "6"),
@@ -149,7 +150,71 @@ def test_a_file_that_nobody_locks_has_no_holder(tmp_path: Path) -> None:
 )
 def test_other_managers_are_known_by_their_programs(proc: Path, words: tuple[str, ...]) -> None:
     put(proc, 7, *words)
-    assert [item.process.pid for item in other_managers()] == [7]
+    assert [item.process for item in other_managers()] == [process(7)]
+
+
+def listens(proc: Path, pid: int, path: str, *mounts: tuple[str, str], flags: int = 0x10000, inode: int = 91) -> None:
+    """A socket at the path, in the process's namespaces; ``mounts`` are folders of the host and where it has them."""
+    folder = proc / str(pid)
+    (folder / "net").mkdir()
+    head = "Num       RefCount Protocol Flags    Type St Inode Path\n"
+    (folder / "net" / "unix").write_text(
+        f"{head}0000000000000000: 00000002 00000000 {flags:08X} 0001 01 {inode} {path}\n"
+    )
+    all_ = [("/", "/"), *mounts]
+    (folder / "mountinfo").write_text(
+        "".join(f"36 35 98:0 {root} {point} rw - ext4 /dev/a rw\n" for root, point in all_)
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "mounts"),
+    [
+        ("/var/lib/kubelet/device-plugins/nvidia-gpu.sock", ()),
+        ("/var/snap/microk8s/common/var/lib/kubelet/device-plugins/nvidia.sock", ()),
+        ("/device-plugin/nvidiaGPU-17.sock", (("/var/lib/kubelet/device-plugins", "/device-plugin"),)),
+        ("/kubelet/device-plugins/any.sock", (("/lib/kubelet", "/kubelet"),)),
+    ],
+)
+def test_a_device_plugin_is_known_by_the_folder_that_it_listens_in(proc: Path, path: str, mounts: tuple) -> None:
+    put(proc, 7, "/usr/bin/whatever")
+    listens(proc, 7, path, *mounts)
+    opens(proc, 7, "socket:[91]")
+    (found,) = other_managers()
+    assert (
+        found.process,
+        str(found).startswith(f"a device plugin hands out this node's devices to pods, at {path} ("),
+    ) == (
+        process(7),
+        True,
+    )
+
+
+def test_a_device_plugin_whose_files_cannot_be_seen_is_told_without_its_process(proc: Path) -> None:
+    for pid in (7, 8):
+        put(proc, pid, "whatever")
+        listens(proc, pid, "/var/lib/kubelet/device-plugins/nvidia.sock")
+    assert list(map(str, other_managers())) == [
+        "a device plugin hands out this node's devices to pods, at /var/lib/kubelet/device-plugins/nvidia.sock"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "flags", "target"),
+    [
+        ("/var/lib/kubelet/device-plugins/kubelet.sock", 0x10000, "socket:[91]"),
+        ("/var/lib/kubelet/device-plugins/nvidia.sock", 0, "socket:[91]"),
+        ("/var/lib/kubelet/device-plugins/nvidia.sock", 0x10000, "socket:[92]"),
+        ("/var/lib/kubelet/plugins/csi.sock", 0x10000, "socket:[91]"),
+        ("@device-plugins/abstract", 0x10000, "socket:[91]"),
+    ],
+    ids=["the kubelet", "a client", "another process's", "another folder", "no path"],
+)
+def test_what_does_not_listen_as_a_device_plugin_is_none(proc: Path, path: str, flags: int, target: str) -> None:
+    put(proc, 7, "whatever")
+    listens(proc, 7, path, flags=flags)
+    opens(proc, 7, target)
+    assert other_managers() == ()
 
 
 def test_whoever_only_speaks_of_a_manager_is_none(proc: Path) -> None:
@@ -160,7 +225,7 @@ def test_whoever_only_speaks_of_a_manager_is_none(proc: Path) -> None:
 
 def test_usual_holders_are_no_managers(proc: Path) -> None:
     put(proc, 7, "/usr/bin/nv-hostengine", "-n")
-    assert [item.process.pid for item in usual_holders()] == [7]
+    assert [item.process for item in usual_holders()] == [process(7)]
     assert other_managers() == ()
 
 

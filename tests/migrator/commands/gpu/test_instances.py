@@ -226,18 +226,18 @@ def test_another_manager_of_this_node_is_a_refusal(call, a100: StandIn, proc: Pa
 
 
 def test_who_asks_for_it_works_beside_another_manager(call, a100: StandIn, proc: Path) -> None:
-    start(proc, 77, "nvidia-device-plugin")
+    start(proc, 77, "/migagent")
     code, _, err = call("gpu", "apply", "1g.5gb@0", "--beside-other-managers")
     assert (code, names(a100)) == (0, ["1g.5gb@0"])
-    assert err.startswith("warning: Kubernetes' device plugin hands out")
+    assert err.startswith("warning: nos' MIG agent changes this node's layouts itself")
 
 
 @pytest.mark.parametrize("looking", [("apply", "1g.5gb@0", "--dry-run"), ("list",), ("diff", "1g.5gb@0")], ids=str)
 def test_who_looks_beside_another_manager_is_only_warned(call, a100: StandIn, proc: Path, looking) -> None:
-    start(proc, 77, "nvidia-device-plugin")
+    start(proc, 77, "/migagent")
     code, _, err = call("gpu", *looking)
     assert (code, err.count("\n"), a100.standing()) == (0, 1, ())
-    assert err.startswith("warning: Kubernetes' device plugin hands out")
+    assert err.startswith("warning: nos' MIG agent changes this node's layouts itself")
 
 
 EVERY_COMMAND = [
