@@ -51,7 +51,7 @@ def load_config(path: str | Path, *, set: Mapping[str, object] | None = None) ->
 
 
 def _path(name: str, value: object) -> Path:
-    if not isinstance(value, str | Path) or value == "":
+    if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
         raise MigratorError(f"{name} is {value!r}; a path is needed")
     return Path(value)
 
@@ -320,7 +320,7 @@ def _is_whole(value: object) -> bool:
 def _require_limit(time_limit_s: object) -> None:
     if time_limit_s is None:
         return
-    if not isinstance(time_limit_s, Real) or not 0 <= float(time_limit_s) < math.inf:
+    if isinstance(time_limit_s, bool) or not isinstance(time_limit_s, Real) or not 0 <= float(time_limit_s) < math.inf:
         raise MigratorError(f"time_limit_s is {time_limit_s!r}; a finite number of seconds, 0 or more, is needed")
 
 

@@ -25,6 +25,7 @@ LATEST_S = 1e15
 ALTERED = "the file was altered after it was written"
 
 RecordT_co = TypeVar("RecordT_co", bound=Record, covariant=True)
+DecodedT = TypeVar("DecodedT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,20 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 def line_of(n: int, at_s: float, record: Record, wall: Wall | None = None) -> bytes:
-    """The record's line, with its newline.
+    """The record's line, with its newline, as :func:`entry_in` reads it.
 
     Raises:
-        ValueError: A number is infinite or none, which JSON does not have.
+        ValueError: A number is infinite or none, which JSON does not have; or a field is not of its type, which would
+            make the log one that nobody reads.
     """
     fields = to_builtins(record, enc_hook=_plain)
     around = {"n": n, "kind": record.kind, "at_s": at_s}
-    return as_line(around | fields, None if wall is None else to_builtins(wall, enc_hook=_plain))
+    line = as_line(around | fields, None if wall is None else to_builtins(wall, enc_hook=_plain))
+    lasting, facts = _parts_of(line[:-1])
+    _decoded(record.kind, _RECORDS, lasting)
+    if facts:
+        _decoded(f"{record.kind}.wall", _WALLS, facts)
+    return line
 
 
 def as_line(fields: Mapping[str, object], wall: Mapping[str, object] | None = None) -> bytes:
@@ -89,12 +96,11 @@ def entry_in(line: bytes) -> Entry[Record]:
     Raises:
         LogError: It is not, or its record lacks a field, or has one of another type, or is of no kind that is known.
     """
-    lasting = without_wall(line)
-    wall = line[len(lasting) - 1 + len(_WALL) : -1]
+    lasting, facts = _parts_of(line)
     try:
         without_sum(lasting)
-        if wall:
-            without_sum(wall)
+        if facts:
+            without_sum(facts)
     except ValueError:
         raise LogError(f"{_damage_in(line)}; {ALTERED}") from None
     try:
@@ -104,13 +110,29 @@ def entry_in(line: bytes) -> Entry[Record]:
     if frame.kind not in _KINDS:
         raise LogError(f"kind {frame.kind!r} is unknown; another version wrote it, or the file was altered")
     try:
-        record = _RECORDS.decode(lasting)
-    except ValidationError as error:
-        raise _refused(frame.kind, error) from None
+        record = _decoded(frame.kind, _RECORDS, lasting)
+        wall = _decoded(f"{frame.kind}.wall", _WALLS, facts) if facts else Wall()
+    except ValueError as error:
+        raise LogError(f"{error}; another version wrote it, or the file was altered") from None
+    return Entry(frame.n, frame.at_s, record, wall)
+
+
+def _parts_of(line: bytes) -> tuple[bytes, bytes]:
+    """A line without its newline: what lasts of it, and its facts of the wall clock, empty where there are none."""
+    lasting = without_wall(line)
+    return lasting, line[len(lasting) - 1 + len(_WALL) : -1]
+
+
+def _decoded(kind: str, decoder: Decoder[DecodedT], raw: bytes) -> DecodedT:
+    """What stands there.
+
+    Raises:
+        ValueError: A field is not of its type; the message names it.
+    """
     try:
-        return Entry(frame.n, frame.at_s, record, _WALLS.decode(wall) if wall else Wall())
+        return decoder.decode(raw)
     except DecodeError as error:
-        raise _refused(f"{frame.kind}.wall", error) from None
+        raise ValueError(_told(kind, error)) from None
 
 
 def _damage_in(line: bytes) -> str:
@@ -125,14 +147,14 @@ def _damage_in(line: bytes) -> str:
     return "checksum does not match" if is_whole else "it is no whole record of this program"
 
 
-def _refused(kind: str, error: DecodeError) -> LogError:
+def _told(kind: str, error: DecodeError) -> str:
     """The error in one line that names the field; half a character makes a text no JSON."""
     if not isinstance(error, ValidationError):
-        return LogError(f"{kind} is no JSON; {ALTERED}")
+        return f"{kind} is no JSON"
     found = _PLACE.fullmatch(str(error))
     assert found is not None
     reason, where = found[1], found[2] or ""
     if missing := _MISSING.fullmatch(reason):
         reason, where = "field required", f"{where}.{missing[1]}"
     name = kind + where.replace("[...]", ".*").replace("[", ".").replace("]", "")
-    return LogError(f"{name}: {reason[:1].lower()}{reason[1:]}; another version wrote it, or the file was altered")
+    return f"{name}: {reason[:1].lower()}{reason[1:]}"

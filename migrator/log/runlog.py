@@ -128,7 +128,7 @@ class RunLog:
 
         Raises:
             OSError: The disk is full or gone, and what was written before stays readable; or the log is deleted.
-            ValueError: ``at_s`` lies before the last record, or a number is infinite or none.
+            ValueError: ``at_s`` lies before the last record, or a field is not of its type; nothing is written.
         """
         at_s = round(at_s, TIME_DIGITS)
         if at_s < self._at_s:

@@ -114,10 +114,10 @@ def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: Wri
             call("small.yaml")  # type: ignore[arg-type]
     with pytest.raises(LogError, match=r"events\.jsonl"):
         migrator.load_run(tmp_path)
-    for wrong in (None, 3, ""):
-        with pytest.raises(MigratorError, match=f"folder is {wrong!r}; a path is needed"):
+    for wrong in (None, 3, "", "a\0b"):
+        with pytest.raises(MigratorError, match=re.escape(f"folder is {wrong!r}; a path is needed")):
             migrator.load_run(wrong)  # type: ignore[arg-type]
-        with pytest.raises(MigratorError, match=f"path is {wrong!r}; a path is needed"):
+        with pytest.raises(MigratorError, match=re.escape(f"path is {wrong!r}; a path is needed")):
             migrator.load_config(wrong)  # type: ignore[arg-type]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "events.jsonl").write_text("{}\n")
@@ -137,11 +137,12 @@ def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: Wri
         *(
             (call, {"time_limit_s": wrong}, "time_limit_s is ")
             for call in ("run", "plan")
-            for wrong in (-1, math.nan, math.inf, "x")
+            for wrong in (-1, math.nan, math.inf, "x", True)
         ),
         *(("plan", {"window": wrong}, "window is ") for wrong in (1.5, "1", -1)),
         ("run", {"policy": 3}, "policy is 3"),
         *(("run", {"out": wrong}, f"out is {wrong!r}; a path is needed") for wrong in (3, "", b"run")),
+        ("run", {"out": "a\0b"}, r"out is 'a\\x00b'; a path is needed"),
         ("compare", {"policies": [3]}, "policy is 3"),
     ],
 )

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import convert, structs
 
 from migrator.errors import LogError, RunFolderError
-from migrator.log.records import Intent, Interrupted, Wall, WindowStarted
+from migrator.log.records import Intent, Interrupted, Record, RunStarted, Wall, WindowStarted
 from migrator.log.runlog import EVENTS_FILE, RunLog, free_run_folder, new_run_log, read_log
 from tests.migrator.log import records
 
@@ -257,6 +258,24 @@ def test_numbers_that_json_lacks_are_never_written(tmp_path: Path, value: float)
             log.append(Interrupted(reason="none", blind_from_s=value), 0.0)
         with pytest.raises(ValueError, match="Out of range float"):
             log.append(INTENT, 0.0, Wall(solve_s=value))
+    assert (tmp_path / "run" / EVENTS_FILE).read_bytes() == b""
+
+
+HEADER = convert(records.header(3.0), RunStarted)
+
+
+@pytest.mark.parametrize(
+    ("record", "wall", "told"),
+    [
+        (structs.replace(HEADER, time_limit_s=True), None, r"run_started\.time_limit_s: expected `float . null`"),
+        (structs.replace(HEADER, name="\ud800"), None, "run_started is no JSON"),
+        (structs.replace(INTENT, window=-1), None, r"intent\.window: expected `int` >= 0"),
+        (INTENT, Wall(solve_s=-1.0), r"intent\.wall\.solve_s: expected `float` >= 0"),
+    ],
+)
+def test_what_no_reader_takes_is_never_written(tmp_path: Path, record: Record, wall: Wall | None, told: str) -> None:
+    with RunLog(tmp_path / "run", "") as log, pytest.raises(ValueError, match=told):
+        log.append(record, 0.0, wall)
     assert (tmp_path / "run" / EVENTS_FILE).read_bytes() == b""
 
 
