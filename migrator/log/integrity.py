@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from msgspec import inspect
 
 from migrator.errors import LogError
 from migrator.log import records
@@ -23,6 +28,7 @@ def check_records(entries: Iterable[Entry[records.Record]]) -> None:
             if so_far is None:
                 assert isinstance(entry.record, records.RunStarted)
                 so_far = _SoFar(entry.record)
+                so_far.check_tenants(entry.record)
             else:
                 so_far.take(entry.n, entry.record)
         except LogError as error:
@@ -42,8 +48,16 @@ class _SoFar:
         self._instances: set[str] = set()
         self._stopped: set[str] = set()
 
+    def check_tenants(self, record: records.Record) -> None:
+        """Refuse a record that names a tenant whom the run does not have."""
+        for field, finder in _finders(type(record)).items():
+            for name in finder(getattr(record, field)):
+                if name not in self._points:
+                    raise LogError(f"{record.kind}.{field}: the run has no tenant {name}; {ALTERED}")
+
     def take(self, n: int, record: records.Record) -> None:
         """Go on with the record of this number."""
+        self.check_tenants(record)
         if isinstance(record, records.RunStarted):
             raise LogError(f"there is more than one run_started record; {ALTERED}")
         if self._ending is not None:
@@ -87,9 +101,6 @@ class _SoFar:
         missing = self._points.keys() - record.forecast.tenants.keys()
         if missing:
             raise LogError(f"the forecast lacks tenant {min(missing)}; {ALTERED}")
-        strange = (record.expected or {}).keys() - self._points.keys()
-        if strange:
-            raise LogError(f"expected has tenant {min(strange)}, whom the run does not know; {ALTERED}")
 
     def _take_resumed(self, record: records.Resumed) -> None:
         window = record.window
@@ -125,8 +136,7 @@ class _SoFar:
         """Refuse an instance for a tenant that cannot use it; what serves a pool is not what serves each alone."""
         profile, is_shared = new.placement.partition("@")[0], len(new.members) > 1
         for name in new.members:
-            points = self._points.get(name)
-            if points is None or (new.task == "inference" and not is_shared and profile not in points):
+            if new.task == "inference" and not is_shared and profile not in self._points[name]:
                 raise LogError(f"instance {new.instance} starts for {name}, which cannot use it; {ALTERED}")
 
     def _take_ending(self, record: records.RunFinished | records.Interrupted) -> None:
@@ -181,3 +191,58 @@ def _check_tenant(counts: records.Counts, needed: Sequence[str], n_seconds: int,
     answered, in_histogram = sum(counts.in_time) + sum(counts.late), sum(n for _, n in counts.latency_ms)
     if answered != in_histogram:
         raise LogError(f": {answered} answered, but the latencies are those of {in_histogram}")
+
+
+Finder = Callable[[Any], Iterator[str]]
+"""Finds the names of tenants in a value of one type."""
+
+
+@cache
+def _finders(kind: type[records.Record]) -> dict[str, Finder]:
+    """By field of a kind of records, what finds tenants in it; fields whose type has none are left out."""
+    found = inspect.type_info(kind)
+    assert isinstance(found, inspect.StructType)
+    return {field.name: finder for field in found.fields if (finder := _finder(field.type)) is not None}
+
+
+def _finder(kind: inspect.Type) -> Finder | None:
+    """What finds tenants in values of the type, if there can be any; numbers by second are not looked through."""
+    if isinstance(kind, inspect.Metadata):
+        return (lambda name: iter((name,))) if records.NAMES_TENANT in (kind.extra or {}) else _finder(kind.type)
+    able = [(parts, finder) for parts, inner in _parts(kind) if (finder := _finder(inner)) is not None]
+    if not able:
+        return None
+    return lambda value: (name for parts, finder in able for part in parts(value) for name in finder(part))
+
+
+def _parts(kind: inspect.Type) -> list[tuple[Callable[[Any], Iterable[Any]], inspect.Type]]:
+    """How to get at the parts of a value of the type, each with the parts' type."""
+    match kind:
+        case inspect.UnionType(types=types):
+            return [(_a_text if _is_text(one) else _no_text, one) for one in types]
+        case inspect.DictType(key_type=keys, value_type=values):
+            return [(dict.keys, keys), (dict.values, values)]
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            return [(iter, item)]
+        case inspect.TupleType(item_types=items):
+            return [(partial(_part, itemgetter(place)), item) for place, item in enumerate(items)]
+        case inspect.StructType(fields=fields):
+            return [(partial(_part, attrgetter(field.name)), field.type) for field in fields]
+        case _:
+            return []
+
+
+def _part(get: Callable[[Any], Any], value: object) -> tuple[Any]:
+    return (get(value),)
+
+
+def _a_text(value: object) -> tuple[object, ...]:
+    return (value,) if isinstance(value, str) else ()
+
+
+def _no_text(value: object) -> tuple[object, ...]:
+    return () if value is None or isinstance(value, str) else (value,)
+
+
+def _is_text(kind: inspect.Type) -> bool:
+    return isinstance(kind.type if isinstance(kind, inspect.Metadata) else kind, inspect.StrType)

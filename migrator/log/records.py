@@ -25,7 +25,10 @@ Knows = Annotated[str, Meta(pattern="^(forecast|past|ahead|window|run)$")]
 Sharing = Annotated[str, Meta(pattern="^(instances|shares|turns)$")]
 Task = Annotated[str, Meta(pattern="^(inference|retraining)$")]
 Per = Annotated[str, Meta(pattern="^(window|step)$")]
-Holder = str | tuple[str, ...]
+NAMES_TENANT = "names a tenant"
+TenantName = Annotated[str, Meta(extra={NAMES_TENANT: True})]
+"""A tenant of the run, by its name; a log in which one is named that its header does not have is refused."""
+Holder = TenantName | tuple[TenantName, ...]
 """The holder of an instance: a tenant, or the members of a pool."""
 Json = dict[str, Any]
 """A part of a problem or plan file, whose own reader checks it where it is used."""
@@ -130,7 +133,7 @@ class Tenant(Part, frozen=True, kw_only=True):
 class Assumed(Part, frozen=True):
     """A figure that is neither in the config nor measured for the model, or was computed."""
 
-    tenant: str | None
+    tenant: TenantName | None
     """Whose; ``null``: it concerns all of them."""
     what: str
     """One of those below."""
@@ -316,7 +319,7 @@ class Forecast(Part, frozen=True, kw_only=True):
     """The forecaster, which expert weighs most in it, and what was missing."""
     low_level: Share
     high_level: Share
-    tenants: dict[str, TenantForecast]
+    tenants: dict[TenantName, TenantForecast]
 
 
 class Promise(Part, frozen=True, kw_only=True):
@@ -332,19 +335,19 @@ class WarmUp(Part, frozen=True, kw_only=True):
     """What the plan reckons a change to take, from what the run has seen so far ([planner.md](planner.md#warm-ups))."""
 
     switch_s: Number
-    start_s: dict[str, Number]
+    start_s: dict[TenantName, Number]
     """By tenant, until its worker serves."""
-    training_start_s: dict[str, Number]
+    training_start_s: dict[TenantName, Number]
     """By tenant, until its worker trains."""
 
 
 class Pool(Part, frozen=True, kw_only=True):
     """Tenants whose inference holds instances together in a window, as a [problem file](problem-file.md) has them."""
 
-    members: tuple[str, ...]
+    members: tuple[TenantName, ...]
     overhead_s: Amount
     """What the plan reckons a start in a new instance to take, until all of them are served."""
-    capability_rps: dict[str, dict[str, Number]]
+    capability_rps: dict[str, dict[TenantName, Number]]
     """By profile, then by member."""
 
 
@@ -377,7 +380,7 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     """A window is planned, and nothing of it carried out."""
 
     start_s: Number
-    queues: dict[str, Queue]
+    queues: dict[TenantName, Queue]
     """By tenant."""
     forecast: Forecast
     plan_from_step: Count
@@ -385,7 +388,7 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     initial: Json | None
     """What it begins with, as the key of a [problem file](problem-file.md): what is held, from which step of the plan
     it serves, and at which it may change first; ``null`` in window 0 (free first layout) and without instances."""
-    expected: dict[str, Promise] | None
+    expected: dict[TenantName, Promise] | None
     """By tenant; ``null`` without a plan of its own."""
     plan: Plan | None
     """``null`` with ``shares`` and ``turns``."""
@@ -400,12 +403,12 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     """Memory slices that others hold, or that the driver does not give, as the key of a problem file."""
     warm_up: WarmUp | None = None
     """Where there is a plan."""
-    model_age: dict[str, Count]
+    model_age: dict[TenantName, Count]
     """By tenant, how many windows old the newest data is that its model has learned; 1 where each retraining is done
     in its window."""
-    outlook: dict[str, Outlook] = {}
+    outlook: dict[TenantName, Outlook] = {}
     """By tenant; only where plans count what models are worth beyond the window."""
-    in_time: dict[str, InTime] | None = None
+    in_time: dict[TenantName, InTime] | None = None
     """By tenant, where there are floors."""
     asked_s: Number | None = None
     """When its plan was begun, where that was before the window: from what was known then, and from what was expected
@@ -427,7 +430,7 @@ class Measured(InWindow, frozen=True, kw_only=True, tag="measured"):
 
     measured_s: Number
     """From then on plans of the window's rest know it."""
-    tenants: dict[str, MeasuredModel]
+    tenants: dict[TenantName, MeasuredModel]
 
 
 class Rest(Part, frozen=True, kw_only=True):
@@ -486,7 +489,7 @@ class OfRest(InWindow, frozen=True, kw_only=True):
     """When another plan was asked for."""
     initial: Json | None
     """What the rest begins with, as of ``window_started``."""
-    rest: dict[str, Rest]
+    rest: dict[TenantName, Rest]
     """By tenant."""
     plan: Plan
     violations: tuple[str, ...]
@@ -579,7 +582,7 @@ class OfInstance(Part, frozen=True, kw_only=True):
     task: Task
 
     @property
-    def members(self) -> tuple[str, ...]:
+    def members(self) -> tuple[TenantName, ...]:
         """All whose it is."""
         return (self.tenant,) if isinstance(self.tenant, str) else self.tenant
 
@@ -647,7 +650,7 @@ class Blind(InWindow, frozen=True, kw_only=True, tag="blind"):
 class Shares(InWindow, frozen=True, kw_only=True, tag="shares"):
     """Shares come into force; only with ``shares``."""
 
-    shares: tuple[tuple[str, Task, Count], ...]
+    shares: tuple[tuple[TenantName, Task, Count], ...]
     """`[tenant, task, twentieths]`."""
     in_turns: bool = False
     """Whether twentieths are of the time, not of the processors."""
@@ -661,7 +664,7 @@ class OfWorker(InWindow, frozen=True, kw_only=True):
 
     instance: str | None
     """``null`` where tenants have no instances."""
-    tenant: str
+    tenant: TenantName
 
 
 class Ready(OfWorker, frozen=True, kw_only=True, tag="ready"):
@@ -752,7 +755,7 @@ class Counts(Part, frozen=True, kw_only=True):
 class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished"):
     """Every request of the window is resolved, and it is known what stood."""
 
-    tenants: dict[str, Counts]
+    tenants: dict[TenantName, Counts]
     """By tenant."""
     blind: tuple[tuple[Count, Count], ...] = ()
     """`[first, end)`, seconds of the run that are in no count."""
@@ -785,7 +788,7 @@ class RunFinished(Record, frozen=True, kw_only=True, tag="run_finished"):
     """Last."""
 
     windows: Count
-    requests: dict[str, LiveRequests] = {}
+    requests: dict[TenantName, LiveRequests] = {}
     """By tenant; this and what follows only in a live run."""
     sent_late_s: tuple[Number, ...] | None = None
     """How late the generator itself sent: median, 99th percentile, worst."""

@@ -25,11 +25,15 @@ PROFILES = Path(__file__).parents[2] / "workloads" / "data" / "parvagpu.csv"
 
 @dataclass(frozen=True)
 class Originals:
-    """What good commands wrote: a plan of each cost model, and the log and config of a run; made once."""
+    """What good commands wrote: a plan of each cost model, and the log and config of a run; made once.
+
+    ``others`` are logs and configs of runs whose tenants share the GPU in other ways, by what they are called.
+    """
 
     plans: dict[str, dict[str, Any]]
     log: bytes
     config: bytes
+    others: dict[str, tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True)
@@ -144,11 +148,7 @@ def of_plan(random: Random, cwd: Path, originals: Originals) -> list[str]:
 
 def of_log(random: Random, cwd: Path, originals: Originals) -> list[str]:
     """A run's log: records changed and their checksums made anew, or bytes changed; beside a good one."""
-    write_inputs(cwd, random, CONFIG)
-    for name in ("run", "good"):
-        (cwd / name).mkdir()
-        (cwd / name / "config.yaml").write_bytes(originals.config)
-        (cwd / name / "events.jsonl").write_bytes(originals.log)
+    _write_runs(cwd, random, originals.log, originals.config)
     raw = originals.log
     for _ in range(random.choice((0, 1, 1, 2))):
         raw = _with_other_records(raw, random)
@@ -158,8 +158,41 @@ def of_log(random: Random, cwd: Path, originals: Originals) -> list[str]:
     if random.random() < 0.2:
         (cwd / "problem.json").write_bytes(mutate.as_json(PAPER))
         return ["plan", "--problem", "problem.json", "--overhead-from", "run"]
-    read = ["report", "run"], ["verify", "run"], ["diff", "good", "run"], ["diff", "run", "good"], ["runs", "."]
-    return [*random.choice(read), *random.choice(((), ("--json",)))]
+    return [*random.choice(_READ_RUN), *random.choice(((), ("--json",)))]
+
+
+def _write_runs(cwd: Path, random: Random, log: bytes, config: bytes) -> None:
+    """The run twice, one of them to be changed."""
+    write_inputs(cwd, random, CONFIG)
+    for name in ("run", "good"):
+        (cwd / name).mkdir()
+        (cwd / name / "config.yaml").write_bytes(config)
+        (cwd / name / "events.jsonl").write_bytes(log)
+
+
+_READ_RUN = ["report", "run"], ["verify", "run"], ["diff", "good", "run"], ["diff", "run", "good"], ["runs", "."]
+
+
+def of_signed_log(random: Random, cwd: Path, originals: Originals) -> list[str]:
+    """A run's log with records changed so that nearly all of it still fits, and every checksum made anew."""
+    logs = {"instances": (originals.log, originals.config), **originals.others}
+    log, config = logs[random.choice(list(logs))]
+    _write_runs(cwd, random, log, config)
+    records = [json.loads(line) for line in log.splitlines()]
+    for _ in range(random.choice((1, 1, 2))):
+        at = random.randrange(len(records)) if random.random() < 0.6 else _of_rare_kind(records, random)
+        change = random.choice((mutate.slightly_changed, mutate.with_another_name))
+        records[at] = change(records[at], random)
+    (cwd / "run" / "events.jsonl").write_bytes(_signed(records))
+    read = *_READ_RUN, ["report", "run", "--html", "out.html"]
+    chosen = random.choice(read)
+    return [*chosen, *random.choice(((), ("--json",)))]
+
+
+def _of_rare_kind(records: list[dict[str, Any]], random: Random) -> int:
+    """The place of a record whose kind was drawn first: there are many calls of the driver, and one header."""
+    kind = random.choice(sorted({str(record.get("kind")) for record in records}))
+    return random.choice([place for place, record in enumerate(records) if str(record.get("kind")) == kind])
 
 
 def of_resumption(random: Random, cwd: Path, originals: Originals) -> list[str]:
@@ -185,8 +218,6 @@ def of_resumption(random: Random, cwd: Path, originals: Originals) -> list[str]:
 def _with_other_records(raw: bytes, random: Random) -> bytes:
     """The log with one record changed, moved, doubled or removed, then numbered and summed as if it had been so."""
     records = [json.loads(line) for line in raw.splitlines()]
-    for record in records:
-        record.pop("sum", None)
     # Every second change is to the header, of which a report shows most.
     at = 0 if random.random() < 0.5 else random.randrange(len(records))
     match random.randrange(8):
@@ -198,9 +229,15 @@ def _with_other_records(raw: bytes, random: Random) -> bytes:
             records.insert(random.randrange(len(records)), records.pop(at))
         case _:
             records[at] = mutate.mutated(records[at], random)
+    return _signed(records)
+
+
+def _signed(records: list[Any]) -> bytes:
+    """The records as lines, numbered anew and with checksums that match, as far as they are records."""
     lines = []
     for n, record in enumerate(records):
         if isinstance(record, dict):
+            record.pop("sum", None)
             wall = record.pop("wall", None)
             if isinstance(wall, dict):
                 wall.pop("sum", None)
@@ -255,6 +292,7 @@ KINDS: dict[str, Callable[[Random, Path, Originals], list[str]]] = {
     "trace": of_trace,
     "profiles": of_profiles,
     "log": of_log,
+    "signed log": of_signed_log,
     "arguments": of_arguments,
     "resumption": of_resumption,
 }

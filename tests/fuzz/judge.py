@@ -27,6 +27,9 @@ ALLOWED_CODES = (0, 2, 3)
 MOST_CPU_S = 10.0
 """CPU seconds of one case; judged in long runs only."""
 
+LIVE = Path(__file__).parents[1] / "golden" / "live"
+"""The log of a live run, which takes a machine of its own to make."""
+
 _CANNOT_BE_WRITTEN = {"/dev/full", "pipe.csv"}
 
 PROCESS_EVERY = 41
@@ -192,10 +195,25 @@ def originals_of(folder: Path) -> Originals:
         plans[name] = json.loads((folder / name / "out").read_bytes())
     (folder / "run").mkdir()
     write_inputs(folder / "run", Random(0), CONFIG)
-    _good(["run", "config.yaml", "--out", "out"], folder / "run")
-    log, config = ((folder / "run" / "out" / name).read_bytes() for name in ("events.jsonl", "config.yaml"))
+    runs = {name: _run_of(folder / "run", name, *options) for name, options in _RUNS.items()}
     shutil.rmtree(folder)
-    return Originals(plans, log, config)
+    runs["live"] = ((LIVE / "events.jsonl").read_bytes(), (LIVE / "config.yaml").read_bytes())
+    return Originals(plans, *runs.pop("instances"), runs)
+
+
+_RUNS: dict[str, tuple[str, ...]] = {
+    "instances": (),
+    "pools": ("--set", "sharing.pools=auto", "--set", "tenants.vision.min_slo_attainment=0.1"),
+    "shares": ("--policy", "ekya"),
+    "turns": ("--policy", "whole"),
+}
+"""What ``migrator run`` is called with, by how tenants share the GPU then."""
+
+
+def _run_of(cwd: Path, name: str, *options: str) -> tuple[bytes, bytes]:
+    """The log and the config of a run."""
+    _good(["run", "config.yaml", "--out", name, *options], cwd)
+    return (cwd / name / "events.jsonl").read_bytes(), (cwd / name / "config.yaml").read_bytes()
 
 
 def _good(arguments: Sequence[str], cwd: Path) -> None:

@@ -45,6 +45,9 @@ TEXTS = (
 )
 SHAPES: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], {"a": {"b": []}}, {"": 1}, [1, 2, 3], [["x"]] * 9)
 
+NAMES = ("nobody", "", "vision", "language", "1g.10gb", "7g.80gb@0")
+"""Of tenants, profiles and placements, some of which a run has."""
+
 RAW = (
     "!!bool maybe",
     "!!int x",
@@ -100,12 +103,44 @@ def mutated(document: Any, random: Random) -> Any:
         known = places(result)
         if not known:
             return value(random)
-        *above, last = random.choice(known)
-        owner = result
-        for key in above:
-            owner = owner[key]
-        _change(owner, last, random)
+        _change(*_owner(result, random.choice(known)), random)
     return result
+
+
+def slightly_changed(document: dict[str, Any], random: Random) -> dict[str, Any]:
+    """A copy in which one place holds a value that might well stand there, or has gone."""
+    result = copy.deepcopy(document)
+    owner, last = _owner(result, random.choice(places(result)))
+    if random.random() < 0.2 or not isinstance(owner, (dict, list)):
+        del owner[last]
+    else:
+        owner[last] = _near(owner[last], owner, random)
+    return result
+
+
+def with_another_name(document: dict[str, Any], random: Random) -> dict[str, Any]:
+    """A copy in which a text, or the key of a value that is no plain one, is another or that of its neighbour."""
+    result = copy.deepcopy(document)
+    texts = [path for path in places(result) if isinstance(_at(result, path), str)]
+    keys = [path for path in places(result) if isinstance(path[-1], str) and len(path) > 1]
+    owner, last = _owner(result, random.choice(random.choice([one for one in (texts, keys) if one])))
+    others = [*NAMES, *(key for key in owner if isinstance(key, str))]
+    if isinstance(owner[last], str) and random.random() < 0.7:
+        owner[last] = random.choice(others)
+    elif isinstance(owner, dict):
+        owner[random.choice(others)] = owner.pop(last)
+    return result
+
+
+def _at(document: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def _owner(document: Any, path: tuple[Any, ...]) -> tuple[Any, Any]:
+    """What holds the place, and under which key or index."""
+    return _at(document, path[:-1]), path[-1]
 
 
 def _change(owner: Any, key: Any, random: Random) -> None:

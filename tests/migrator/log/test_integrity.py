@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -169,7 +170,6 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
         (but(17, window=2), "line 18: window_started of window 2 stands where that of window 1 must"),
         (put(1, window_finished(0, a=WINDOW_1, b=WINDOW_1)), "line 2: window 0 is finished before it is started"),
         (lambda log: log[17]["forecast"]["tenants"].pop("b"), "line 18: the forecast lacks tenant b"),
-        (but(17, expected={"c": {"arrivals": 1.0, "in_time": 1.0, "goodput": 1.0}}), "line 18: expected has tenant c"),
         (but(0, assumed=[ASSUMED | {"value": {}}]), "line 1: run_started.assumed.0.value"),
         (but(3, intent=1), "line 4: outcome of record 1, which is no intent, or was answered before"),
         (but(5, intent=2), "line 6: outcome of record 2, which is no intent, or was answered before"),
@@ -196,6 +196,67 @@ def test_records_that_do_not_fit_together_are_named(alter: Alter, message: str) 
     log = records.tiny()
     alter(log)
     assert message in damage_in(records.lines_of(*log))
+
+
+def everybody() -> list[dict[str, Any]]:
+    """The small log with every field that names tenants in at least one record."""
+    log = records.tiny()
+    whole = {"a": 1.0, "b": 1.0}
+    pool = {"members": ["a", "b"], "overhead_s": 1.0, "capability_rps": {"2g.20gb": {"a": 5.0, "b": 5.0}}}
+    outlook = {"drift": 0.5, "stays": 0.5, "in_time": 0.5, "ahead": [True], "still": 0.5}
+    log[0]["assumed"] = [ASSUMED]
+    log[9] |= {"tenant": "a", "instance": "1g.10gb@0#1"}
+    log[1] |= {
+        "queues": {name: {"waiting": 0, "busy_until_s": {}, "batches": 0} for name in whole},
+        "expected": {name: {"arrivals": 1.0, "in_time": 1.0, "goodput": 1.0} for name in whole},
+        "warm_up": {"switch_s": 1.0, "start_s": whole, "training_start_s": whole},
+        "outlook": dict.fromkeys(whole, outlook),
+        "in_time": {name: {"promised": 0.5, "missed": None} for name in whole},
+        "pools": [pool],
+    }
+    log[6] |= {"layout": [["1g.10gb@0", "a", "inference"], ["2g.20gb@2", ["a", "b"], "inference"]]}
+    log[6]["passed"] = [{**log[6]["started"][0], "tenant": ["a", "b"]}]
+    rest = {"accuracy_before": 0.5, "options": ["full"], "retraining_required": False, "mean_rps": 1.0}
+    log[-1:-1] = [
+        {"kind": "shares", "window": 0, "shares": [["a", "inference", 9], ["b", "inference", 9]]},
+        {"kind": "measured", "window": 0, "measured_s": 1.0, "tenants": {"a": {"accuracy_before": 0.5}}},
+        *(records.rest_of(kind, 0, rest={"a": rest, "b": rest}) for kind in ("plan_revised", "not_revised")),
+        {**records.finished(0, None, 2.0), "kind": "checkpoint", "part": 0.5},
+    ]
+    counted = dict.fromkeys(("sent", "in_time", "late", "dropped", "refused", "failed"), 0)
+    log[-1]["requests"] = {"a": {**counted, "dispatcher": {}}}
+    return log
+
+
+def renamed(document: Any) -> Iterator[tuple[Any, str]]:
+    """The document with one mention of tenant ``a`` after the other renamed, and where it stood."""
+    places = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in places if isinstance(document, (dict, list)) else ():
+        if value == "a":
+            yield _with(document, key, "nobody"), str(key)
+        elif isinstance(value, (dict, list)):
+            yield from ((_with(document, key, inner), f"{key}.{where}") for inner, where in renamed(value))
+        if key == "a":
+            others = {name: one for name, one in document.items() if name != "a"}
+            yield {"nobody": value, **others}, "its key"
+
+
+def _with(document: Any, key: Any, value: Any) -> Any:
+    result = copy.copy(document)
+    result[key] = value
+    return result
+
+
+def test_a_tenant_whom_the_run_does_not_have_is_named_wherever_it_stands() -> None:
+    log = everybody()
+    assert damage_in(records.lines_of(*log)) == ""
+    mentions = [(n, record, where) for n, one in enumerate(log) for record, where in renamed(one)]
+    found = [(n, record, where) for n, record, where in mentions if n or "assumed" in where]  # the header makes names
+    assert {record["kind"] for _, record, _ in found} == {one["kind"] for one in log} - {"intent", "outcome"}
+    for n, record, where in found:
+        told = damage_in(records.lines_of(*log[:n], record, *log[n + 1 :]))
+        assert f"line {n + 1}: {record['kind']}." in told, (where, told)
+        assert "the run has no tenant nobody" in told, (where, told)
 
 
 def log_with_shares(tmp_path: Path, **tenant: Any) -> ReadLog:
