@@ -16,7 +16,7 @@ Pure Python on purpose: the command line imports it before anything heavy is nee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache, wraps
@@ -306,6 +306,33 @@ class GpuModel:
         the memory slices in ``unavailable``, one bit each.
         """
         return _multisets(self, profile_names, unavailable)
+
+
+def placed(
+    model: GpuModel, counts: Mapping[str, int], at: Iterable[Placement], standing: Iterable[Placement], avoided: int = 0
+) -> Layout | None:
+    """The layout with the placements ``at``, and each profile as often as ``counts`` says wherever there is room.
+
+    It touches none of the memory slices in ``avoided``, one bit each, but for those of ``at``. Of all such layouts it
+    keeps the most of what is ``standing``, then leaves room for the most further placements, then has the lowest
+    starts. ``None`` where there is none.
+    """
+    fixed, stays = frozenset(at), frozenset(standing)
+    wanted = Counter(counts) + Counter(placement.profile.name for placement in fixed)
+    names = tuple(name for name in model.profile_names if name in wanted)
+
+    def worth(layout: Layout) -> tuple[int, int]:
+        more = sum(model.fits((*layout, other)) for other in model.placements() if other not in layout)
+        return (sum(placement in stays for placement in layout), more)
+
+    fitting = (
+        layout
+        for layout in model.layouts(names)
+        if layout.multiset(names) == tuple(wanted[name] for name in names)
+        and fixed <= set(layout)
+        and not any(placement.memory_mask & avoided for placement in layout if placement not in fixed)
+    )
+    return max(fitting, key=worth, default=None)
 
 
 def kept_by_geometry(

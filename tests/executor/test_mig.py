@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from executor.mig import (
     Transition,
     Variant,
     owned_transition,
+    placed,
     transition,
 )
 from tests.seeds import examples
@@ -411,3 +414,28 @@ def test_handed_over_always_changes_the_owner() -> None:
         for after in OWNED_SMALL:
             handed_over = owned_transition(before, after).handed_over
             assert all(item.from_owner != item.to_owner for item in handed_over)
+
+
+def test_counts_keep_as_much_of_what_stands_as_any_layout_of_these_counts() -> None:
+    names = A30.standard_profile_names
+    for standing, target in product(A30.layouts(), A30.layouts()):
+        counts = {name: n for name, n in zip(names, target.multiset(names), strict=True) if n}
+        found = placed(A30, counts, (), standing)
+        assert found is not None
+        assert found.multiset(names) == target.multiset(names)
+        assert len(set(found) & set(standing)) >= len(set(target) & set(standing))
+
+
+@pytest.mark.parametrize("counts", [{"1g.10gb": 4, "1g.5gb": 3}, {"7g.40gb": 1, "1g.5gb": 1}, {"2g.10gb": 4}])
+def test_counts_that_no_layout_has_find_no_place(counts: dict[str, int]) -> None:
+    assert placed(A100, counts, (), ()) is None
+
+
+def test_counts_leave_room_for_what_may_come() -> None:
+    assert str(placed(A100, {"1g.5gb": 1}, (), ())) == "1g.5gb@6"
+
+
+def test_counts_stand_beside_placements_and_outside_what_is_avoided() -> None:
+    at = A100.placement("2g.10gb@2")
+    assert str(placed(A100, {"2g.10gb": 1}, [at], (), avoided=0b00110000)) == "2g.10gb@0 2g.10gb@2"
+    assert placed(A100, {"3g.20gb": 1}, [at], (), avoided=0b00110000) is None

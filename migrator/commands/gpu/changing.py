@@ -38,7 +38,7 @@ def diff_command(
     where.mind_other_managers(may_refuse=False)
     with where.opened() as gpu:
         standing, records = gpu.instances(), where.records_of(gpu)
-        decision = decide(standing, records.is_ours, layout_in(layout, gpu.model))
+        decision = decide(standing, records.is_ours, _asked(layout, gpu, where))
         warn_of(map(in_doubt, filter(records.is_perhaps_ours, standing)))
         if as_json:
             print_json(_decision_to_json(decision))
@@ -46,7 +46,7 @@ def diff_command(
             print_decision(decision, gpu.index)
 
 
-@with_examples("gpu apply 2g.10gb@0,3g.20gb@4 --dry-run")
+@with_examples("gpu apply 2g.10gb@0,3g.20gb@4 --dry-run", "gpu apply 3g.20gb:1,1g.5gb:2")
 def apply_command(
     layout: LayoutText,
     *,
@@ -68,7 +68,7 @@ def apply_command(
     """
     where = Where(index, backend, state, card)
     with where.opened() as gpu:
-        _bring(gpu, layout_in(layout, gpu.model), where, Manner(dry_run, adopt, beside_others))
+        _bring(gpu, _asked(layout, gpu, where, adopt=adopt), where, Manner(dry_run, adopt, beside_others))
 
 
 @with_examples("gpu clear --dry-run")
@@ -110,6 +110,15 @@ def restore_command(
             raise MigratorError(f"no layout to restore on GPU {gpu.index}: gpu apply writes it to {records.path}")
         output().print(f"last asked for: {escape(' '.join(target)) or 'no instance of ours'}", soft_wrap=True)
         _bring(gpu, layout_in(",".join(target), gpu.model), where, Manner(dry_run, beside_others=beside_others))
+
+
+def _asked(layout: str, gpu: DriverGpu, where: Where, *, adopt: bool = False) -> Layout:
+    """The layout that is asked for; counts keep what is ours, or is going to be, and go around all else."""
+    if ":" not in layout:
+        return layout_in(layout, gpu.model)
+    standing, records = gpu.instances(), where.records_of(gpu)
+    others = tuple(item for item in standing if not (adopt or records.is_ours(item)))
+    return layout_in(layout, gpu.model, (item for item in standing if item not in others), others)
 
 
 def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None:

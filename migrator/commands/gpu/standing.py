@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
@@ -15,10 +15,10 @@ from rich.table import Table
 
 from executor.discovery import card_name
 from executor.driver import DriverGpu
-from executor.errors import GpuError
+from executor.errors import GpuError, InvalidPlacementError, TargetNotReachedError
 from executor.gpu import GpuInstance
 from executor.journal import JournalError, Records, in_doubt
-from executor.mig import GpuModel, Layout
+from executor.mig import GpuModel, Layout, Placement, placed
 from executor.names import spelled_as
 from executor.opening import card_facts, driver_facts
 from executor.processes import Process, gpu_process
@@ -36,22 +36,61 @@ def _some(text: str) -> str:
     return text
 
 
+_MOST_DIGITS = 3
+"""Digits of the largest count of a profile that is read."""
+
 LayoutText = Annotated[
-    str, typer.Argument(metavar="LAYOUT", help="Placements, e.g. 2g.10gb@0,3g.20gb@4.", callback=_some)
+    str,
+    typer.Argument(
+        metavar="LAYOUT",
+        help="Placements, e.g. 2g.10gb@0,3g.20gb@4, or counts, e.g. 3g.20gb:1,1g.5gb:2.",
+        callback=_some,
+    ),
 ]
 
 
-def layout_in(text: str, model: GpuModel) -> Layout:
-    """The layout written as ``2g.10gb@0,3g.20gb@4``; the empty text is the empty layout.
+def layout_in(
+    text: str, model: GpuModel, standing: Iterable[GpuInstance] = (), others: Iterable[GpuInstance] = ()
+) -> Layout:
+    """The layout written as ``2g.10gb@0,3g.20gb@4``, or by counts, as ``3g.20gb:1,1g.5gb:2``; none for the empty text.
+
+    Counts find their places: around ``others``, and where most of what is ``standing`` stays.
 
     Raises:
-        ExecutorError: A placement that the GPU does not have, or placements that do not go together.
+        ExecutorError: A placement that the GPU does not have, or what does not go together.
+        TargetNotReachedError: The counts find no room beside others.
     """
-    placements = []
+    placements, counts = list[Placement](), Counter[str]()
     for part in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, start = part.rpartition("@")
-        placements.append(model.placement(f"{spelled_as(name, model.profile_names)}{separator}{start}"))
-    return model.layout(placements)
+        name, colon, count = part.rpartition(":")
+        if colon and count.isascii() and count.isdecimal() and len(count) <= _MOST_DIGITS and int(count) > 0:
+            counts[model.profile(spelled_as(name, model.profile_names)).name] += int(count)
+        elif colon:
+            raise InvalidPlacementError(f"{part!r} is no count; write profile:count, e.g. {model.profiles[0]}:2")
+        else:
+            name, at, start = part.rpartition("@")
+            placements.append(model.placement(f"{spelled_as(name, model.profile_names)}{at}{start}"))
+    layout = model.layout(placements)
+    return layout if not counts else _with_counts(model, layout, counts, standing, tuple(others))
+
+
+def _with_counts(
+    model: GpuModel,
+    at: Layout,
+    counts: Mapping[str, int],
+    standing: Iterable[GpuInstance],
+    others: Sequence[GpuInstance],
+) -> Layout:
+    stays = tuple(item.placement for item in standing)
+    taken = Layout(tuple(item.placement for item in others)).memory_mask
+    found = placed(model, counts, at, stays, taken)
+    if found is not None:
+        return found
+    told = " and ".join([*(f"{n} × {name}" for name, n in counts.items()), *map(str, at)])
+    if placed(model, counts, at, stays) is None:
+        raise InvalidPlacementError(f"{told} cannot be placed together on {model.name}; see migrator gpu layouts")
+    names = ", ".join(f"{item.placement} (GPU instance ID {item.gi_id})" for item in others)
+    raise TargetNotReachedError(f"{told} cannot be placed beside what is not ours: {names}; nothing was changed")
 
 
 def creations(index: int, layout: Layout) -> list[str]:
@@ -136,8 +175,8 @@ def assert_command(
 ) -> None:
     """End with 0 if just this layout stands, whoever made it, else with 1 and what differs."""
     with Where(index, backend, state, card).opened() as gpu:
-        target = layout_in(layout, gpu.model)
         instances = gpu.instances()
+        target = layout_in(layout, gpu.model, instances)
         missing = [str(placement) for placement in target if placement not in {i.placement for i in instances}]
         surplus = [str(item.placement) for item in instances if item.placement not in target]
         half = [str(item.placement) for item in instances if not item.is_whole]

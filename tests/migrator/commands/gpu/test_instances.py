@@ -396,6 +396,36 @@ def test_an_instance_that_a_living_process_holds_is_refused_at_once_and_in_one_s
     assert err.endswith(f"; once nothing holds it: {'; '.join(commands)}\n")
 
 
+def test_a_layout_by_counts_finds_its_places_and_keeps_what_stands(call, a100: StandIn) -> None:
+    call("gpu", "apply", "2g.10gb@2,1g.5gb@0")
+    kept = set(a100.standing())
+    assert call("gpu", "apply", "3G.20GB:1,2g.10gb:1,1g.5gb:2")[0] == 0
+    assert names(a100) == ["1g.5gb@0", "1g.5gb@1", "2g.10gb@2", "3g.20gb@4"]
+    assert kept < set(a100.standing())
+    assert call("gpu", "assert", "3g.20gb:1,2g.10gb:1,1g.5gb:2") == (0, "", "")
+    assert call("gpu", "diff", "1g.5gb:2,2g.10gb:1,3g.20gb:1")[1].endswith("nothing to do\n")
+
+
+def test_counts_go_around_what_is_not_ours(call, a100: StandIn) -> None:
+    theirs = a100.put("1g.5gb", 5)
+    assert call("gpu", "apply", "3g.20gb:1")[0] == 0
+    assert names(a100) == ["3g.20gb@0", "1g.5gb@5"]
+    code, out, err = call("gpu", "apply", "3g.20gb:2")
+    assert (code, out, names(a100)) == (4, "", ["3g.20gb@0", "1g.5gb@5"])
+    told = f"beside what is not ours: 1g.5gb@5 (GPU instance ID {theirs.gi_id})"
+    assert err == f"error: 2 × 3g.20gb cannot be placed {told}; nothing was changed\n"
+    assert call("gpu", "apply", "3g.20gb:2", "--adopt")[0] == 0
+    assert names(a100) == ["3g.20gb@0", "3g.20gb@4"]
+
+
+@pytest.mark.parametrize(
+    "layout", ["1g.10gb:4,1g.5gb:3", "1g.5gb:0", "1g.5gb:-1", "1g.5gb:x", ":1", "7g.40gb:2", "9g.9gb:1"]
+)
+def test_counts_that_cannot_be_placed_are_bad_input(call, a100: StandIn, layout: str) -> None:
+    code, out, err = call("gpu", "apply", layout)
+    assert (code, out, err.count("\n"), a100.standing()) == (2, "", 1, ())
+
+
 def test_the_empty_text_is_the_empty_layout() -> None:
     from executor.catalogue import gpu_model
 
