@@ -34,6 +34,7 @@ from migrator.log.records import Resumed, Wall, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import (
     CONFIG_FILE,
+    CUT,
     EVENTS_FILE,
     LOST,
     ReadLog,
@@ -357,6 +358,8 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, OSError, LiveError, ZygoteError, NoAnswerError) as error:
+        if isinstance(error, OSError) and error.strerror == CUT:
+            raise  # neither a report nor a resumption can be had of it
         if (folder / EVENTS_FILE).exists():
             again = f"{program()} run --resume {folder}{where.with_state}"
             warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")

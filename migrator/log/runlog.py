@@ -45,6 +45,9 @@ CONFIG_FILE = "config.yaml"
 LOST = "deleted, moved or replaced while the run wrote it"
 """What becomes of a log that is not found under its name again: whatever is written to it then is lost at the end."""
 
+CUT = "emptied or cut short while the run wrote it; does logrotate have it, with copytruncate?"
+"""What becomes of a log that holds less than was written to it: what would follow has no begin."""
+
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What is no fault of whoever named the folder."""
 
@@ -127,7 +130,7 @@ class RunLog:
         ``at_s`` is what the run's clock shows now.
 
         Raises:
-            OSError: The disk is full or gone, and what was written before stays readable; or the log is deleted.
+            OSError: The disk is full or gone, and what was written before stays readable; or the log is deleted or cut.
             ValueError: ``at_s`` lies before the last record, or a field is not of its type; nothing is written.
         """
         at_s = round(at_s, TIME_DIGITS)
@@ -137,7 +140,7 @@ class RunLog:
         line = line_of(self._n, at_s, record, wall)
         # A write that was cut short, by Ctrl-C or a full disk, must not stand in the middle of the log.
         with _naming(self._path):
-            self._require_named()
+            self._require_whole()
             self._file.truncate(self._size)
             n, size = self._n, self._size + len(line)
             view = memoryview(line)
@@ -158,14 +161,19 @@ class RunLog:
         with _naming(self._path):
             os.fsync(self._file.fileno())
 
-    def _require_named(self) -> None:
-        """Raise unless the file still has its name: without one it can be written, and is lost as soon as it is closed.
+    def _require_whole(self) -> None:
+        """Raise unless the file still has its name and holds all that was written to it.
+
+        Without its name it can be written, and is lost as soon as it is closed.
 
         Raises:
-            OSError: The folder was deleted, moved or replaced.
+            OSError: The folder was deleted, moved or replaced, or the file cut.
         """
-        if not (self._path.exists() and os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())):
+        own = os.fstat(self._file.fileno())
+        if not (self._path.exists() and os.path.samestat(own, self._path.stat())):
             raise OSError(errno.ENOENT, LOST)
+        if own.st_size < self._size:
+            raise OSError(errno.ESTALE, CUT)
 
     def close(self) -> None:
         """Close the file; harmless when done twice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from migrator.log.resumed import ResumedLog
-from migrator.log.runlog import EVENTS_FILE, config_sum, read_log
+from migrator.log.runlog import CUT, EVENTS_FILE, LOST, config_sum, read_log
 from migrator.views.progress import RunView
 from tests.migrator.conftest import WriteConfig
 from tests.migrator.execution.resuming import SHORT, same
@@ -291,20 +292,29 @@ def test_a_disk_that_is_full_on_the_way_leaves_a_log_that_can_be_resumed(call: C
     assert same(LOG.read_bytes()) == same(whole)
 
 
-def test_a_run_whose_folder_is_deleted_ends_within_a_window(
-    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("lose", "what"),
+    [
+        (lambda: shutil.rmtree(RUN), LOST),
+        (lambda: os.truncate(LOG, 0), CUT),
+    ],
+    ids=["deleted", "copytruncate"],
+)
+def test_a_run_whose_log_is_lost_ends_within_a_window(
+    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch, lose: Callable[[], None], what: str
 ) -> None:
     settled = RunView.settled
+    found = list[int]()
 
-    def deleted(view: RunView, window: int, totals: Totals) -> None:
+    def lost(view: RunView, window: int, totals: Totals) -> None:
         settled(view, window, totals)
-        shutil.rmtree(RUN)
+        found.append(window)
+        lose()
 
-    monkeypatch.setattr(RunView, "settled", deleted)
+    monkeypatch.setattr(RunView, "settled", lost)
     code, out, err = call("run", config, "--windows", 5)
-    said = f"error: {LOG}: deleted, moved or replaced while the run wrote it"
-    assert (code, out, err.splitlines()[-1]) == (1, "", said)
-    assert (err.count("warning"), RUN.exists()) == (0, False)
+    assert (code, out, err.splitlines()[-1]) == (1, "", f"error: {LOG}: {what}")
+    assert (err.count("warning"), found) == (0, [0])
 
 
 @pytest.mark.parametrize("damage", [_empty_log, _torn_log])

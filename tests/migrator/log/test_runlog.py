@@ -185,6 +185,18 @@ def test_a_log_without_its_name_takes_no_more_records(tmp_path: Path, loss: Call
     assert caught.value.filename == str(tmp_path / "run" / EVENTS_FILE)
 
 
+@pytest.mark.parametrize("n_left", [0, 10])
+def test_a_log_that_was_cut_takes_no_more_records(tmp_path: Path, n_left: int) -> None:
+    path = tmp_path / "run" / EVENTS_FILE
+    with RunLog(tmp_path / "run", "") as log:
+        log.append(INTENT, 0.0)
+        os.truncate(path, n_left)
+        for _ in range(2):
+            with pytest.raises(OSError, match="emptied or cut short while the run wrote it") as caught:
+                log.append(INTENT, 0.0)
+    assert (caught.value.filename, path.stat().st_size) == (str(path), n_left)
+
+
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(RunFolderError, match="cannot be created"):
