@@ -32,7 +32,7 @@ help:
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"
-	@echo "make check   ruff, formatting, mypy, import contracts; limits, links and commands of the documentation"
+	@echo "make check   ruff, formatting, mypy, import contracts, who opens files; limits, links and commands of the documentation"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
@@ -129,6 +129,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/mypy --explicit-package-bases benchmarks
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.doors
 	$(BIN)/python -m tests.prose
 
 format: $(STAMP)

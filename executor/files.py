@@ -1,7 +1,9 @@
 """How files are read and written: input files whole, ours whole or not at all, and lines that carry a checksum each.
 
-An input file is a regular one within a limit of size; else there is an ``OSError`` whose ``strerror`` says what it is.
-A name may lead to a device that never ends, to a pipe without a writer, or to a few bytes that unpack to gigabytes.
+Whatever a user, a run's folder or a state folder names is opened here, and ``make check`` holds all other modules to
+that. An input file is a regular one within a limit of size; else there is an ``OSError`` whose ``strerror`` says what
+it is. A name may lead to a device that never ends, to a pipe without a writer, or to a few bytes that unpack to
+gigabytes.
 
 Of a file of ours a power cut leaves the old one or the new one. There is one way to write a line of JSON with a
 checksum, so that no byte of it can change unseen.
@@ -18,11 +20,24 @@ import stat
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.resources import files
+from io import BufferedReader, BufferedWriter, BytesIO, FileIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 GZIP_MAGIC = b"\x1f\x8b"
 """The first bytes of a gzipped file."""
+
+UNFINISHED = r"\.migrator-[0-9a-f]{16}\.tmp"
+"""The names, as a pattern, of what :func:`write_whole` leaves where it is killed."""
+
+MOST_BYTES = 2**30
+"""Size of the largest input file, and of what a packed one unpacks to, unless its reader has a limit of its own."""
 
 _MIB = 2**20
 
@@ -35,39 +50,152 @@ _KINDS = (
 )
 
 
-def read_input(path: Path, most_bytes: int) -> bytes:
+def read_input(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """What the regular file at ``path`` holds, at most ``most_bytes``.
 
     Raises:
         OSError: It is missing (``FileNotFoundError``), no regular file, larger, or cannot be read; ``strerror`` says
             so in words.
     """
+    with open_input(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        # Files that the kernel makes up have size 0, whatever they hold.
+        n_bytes = size or most_bytes + 1
+        raw = b"" if n_bytes > most_bytes + 1 else file.read(n_bytes) or b""
+    if max(len(raw), size) > most_bytes:
+        raise _too_large(f"it is larger than {_shown(most_bytes)}", path)
+    return raw
+
+
+def open_input(path: Path) -> BufferedReader:
+    """The regular file at ``path``, to be read in pieces.
+
+    Raises:
+        OSError: As :func:`read_input`.
+    """
+    try:
+        return open(_nameable(path), "rb", opener=_regular)
+    except ValueError:  # a name that the file system cannot encode
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), ascii(os.fspath(path))) from None
+
+
+def open_appended(path: Path) -> FileIO:
+    """The regular file at ``path``, made if there is none, unbuffered; all that is written goes to its end.
+
+    Raises:
+        OSError: It is no regular file, or cannot be read and written; ``strerror`` says so in words.
+    """
+    return FileIO(_nameable(path), "a+", opener=_regular)
+
+
+def open_emptied(path: Path) -> FileIO:
+    """The regular file at ``path``, emptied or made, unbuffered: for what is written anew in one call.
+
+    Raises:
+        OSError: It is no regular file, or cannot be written; ``strerror`` says so in words.
+    """
+    return FileIO(_nameable(path), "w", opener=_regular)
+
+
+def open_in_place(path: Path) -> BufferedWriter:
+    """The file, device or pipe at ``path``, emptied, to be written where it is; a pipe that nobody reads is an error.
+
+    Raises:
+        OSError: It cannot be written; ``strerror`` says so in words.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    os.set_blocking(fd, True)
+    return os.fdopen(fd, "wb")
+
+
+def make_new(path: Path, raw: bytes = b"") -> None:
+    """Make the file of ``raw``, which is not there.
+
+    Raises:
+        FileExistsError: Something has the name.
+        OSError: It cannot be written.
+    """
+    with FileIO(_nameable(path), "x") as file:
+        write_all(file, raw)
+
+
+def write_all(file: FileIO, raw: bytes) -> None:
+    """Write all of ``raw``; an unbuffered write may take only a part.
+
+    Raises:
+        OSError: The disk is full or gone.
+    """
+    view = memoryview(raw)
+    while view:
+        view = view[file.write(view) :]
+
+
+def read_shipped(package: str, name: str) -> bytes:
+    """A file that is shipped with one of our packages."""
+    return (files(package) / name).read_bytes()
+
+
+def read_arrays(path: Path, most_bytes: int = MOST_BYTES) -> dict[str, NDArray[np.generic]]:
+    """The arrays of an ``.npz`` file by name; packed and unpacked at most ``most_bytes``.
+
+    Raises:
+        OSError: As :func:`read_input`, or it holds something else; ``strerror`` says so in words.
+    """
+    import numpy as np  # noqa: PLC0415 - processes that start often import this module, and must not wait for it
+
+    raw = read_input(path, most_bytes)
+    try:
+        with ZipFile(BytesIO(raw)) as parts:
+            n_bytes = sum(part.file_size for part in parts.infolist())
+        if n_bytes > most_bytes:
+            raise _too_large(f"it unpacks to more than {_shown(most_bytes)}", path)
+        with np.load(BytesIO(raw), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, EOFError, BadZipFile, MemoryError) as error:
+        raise OSError(errno.EILSEQ, f"it is no file of arrays: {error}", os.fspath(path)) from None
+
+
+def _nameable(path: Path) -> str:
     name = os.fspath(path)
     if "\0" in name:
         raise OSError(errno.EINVAL, "its name holds a NUL character", name.replace("\0", "\\0"))
+    return name
+
+
+def _regular(name: str, flags: int) -> int:
+    """Open a regular file, as ``opener`` of Python's own ``open``; nothing else is waited for or changed.
+
+    Raises:
+        OSError: It is none.
+    """
     try:
-        # Without O_NONBLOCK the opening of a pipe waits for a writer.
-        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except ValueError:  # a name that the file system cannot encode
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), ascii(name)) from None
+        # Without O_NONBLOCK the opening of a pipe waits for its other end.
+        fd = os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
+            _require_regular(os.stat(name).st_mode, name)  # noqa: PTH116 - a name, not a Path
+        raise
     try:
-        status = os.fstat(fd)
-        _require_regular(status.st_mode, name)
-        # Files that the kernel makes up have size 0, whatever they hold.
-        n_bytes = status.st_size or most_bytes + 1
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            raw = b"" if n_bytes > most_bytes + 1 else file.read(n_bytes) or b""
-    finally:
+        _require_regular(os.fstat(fd).st_mode, name)
+        os.set_blocking(fd, True)  # for processes that it is handed to
+    except BaseException:
         os.close(fd)
-    if max(len(raw), status.st_size) > most_bytes:
-        raise OSError(errno.EFBIG, f"it is larger than {most_bytes // _MIB} MiB, the most that is read", name)
-    return raw
+        raise
+    return fd
 
 
 def _require_regular(mode: int, name: str) -> None:
     for is_kind, kind, number in _KINDS:
         if is_kind(mode):
             raise OSError(number, f"it is {kind}; a file is needed", name)
+
+
+def _too_large(what: str, path: Path) -> OSError:
+    return OSError(errno.EFBIG, f"{what}, the most that is read", os.fspath(path))
+
+
+def _shown(n_bytes: int) -> str:
+    return f"{n_bytes // _MIB} MiB"
 
 
 def gunzipped(raw: bytes, most_bytes: int) -> bytes:
@@ -86,7 +214,7 @@ def gunzipped(raw: bytes, most_bytes: int) -> bytes:
             raise OSError(errno.EILSEQ, f"broken gzip file: {error}") from None
         left -= len(parts[-1])
         if left < 0:
-            raise OSError(errno.EFBIG, f"it unpacks to more than {most_bytes // _MIB} MiB, the most that is read")
+            raise OSError(errno.EFBIG, f"it unpacks to more than {_shown(most_bytes)}, the most that is read")
         if not unpacker.eof:
             raise OSError(errno.EILSEQ, "broken gzip file: it ends before its end marker")
         raw = unpacker.unused_data.lstrip(b"\0")

@@ -27,6 +27,7 @@ from executor.errors import (
     InvalidArgumentError,
     PermanentGpuError,
 )
+from executor.files import open_emptied, read_input
 from executor.gpu import GpuInstance
 from executor.mig import Placement
 from executor.processes import process
@@ -58,12 +59,12 @@ class Files:
 
     def write(self, file: Path, text: str) -> None:
         """The file has taken the text, in one call."""
-        with file.open("wb", buffering=0) as opened:
+        with open_emptied(file) as opened:
             opened.write(text.encode())
 
     def read(self, file: Path) -> str:
         """What the file holds."""
-        return file.read_text("ascii")
+        return read_input(file, 2**24).decode("ascii")
 
 
 class FolderGpu(DriverGpu):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from executor.errors import ExecutorError, OtherControllerError
-from executor.files import fields_in, is_torn, summed, sync_folder
+from executor.files import fields_in, is_torn, open_appended, read_input, summed, sync_folder, write_all
 from executor.gpu import GpuInstance
 from executor.mig import Layout, Placement
 from executor.processes import born, holder_of_lock
@@ -33,6 +33,9 @@ Verb = Literal["create", "destroy", "repair"]
 
 LARGEST_BYTES = 2**20
 """Size from which on a file is shortened when it is opened; a run writes some kilobytes a window."""
+
+MOST_BYTES = 256 * 2**20
+"""Size of the largest file that is read."""
 
 
 class JournalError(ExecutorError):
@@ -190,13 +193,19 @@ def recorded(path: Path, boot: str | None = None) -> Records:
         JournalError: It cannot be read, or it is not ours.
     """
     records = Records(path, boot)
+    with suppress(FileNotFoundError):
+        records._read(_bytes_of(path))
+    return records
+
+
+def _bytes_of(path: Path) -> bytes:
+    """What the file holds; raises FileNotFoundError where there is none, and JournalError where it cannot be read."""
     try:
-        records._read(path.read_bytes())
+        return read_input(path, MOST_BYTES)
     except FileNotFoundError:
-        pass
+        raise
     except OSError as error:
         raise JournalError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return records
 
 
 class Journal(Records):
@@ -214,9 +223,9 @@ class Journal(Records):
         is_new = not path.exists()
         self._file = _opened(path)
         try:
-            self._file.seek(0)
-            torn = self._read(self._file.read())
-            size = self._file.tell() - torn
+            raw = _bytes_of(path)
+            torn = self._read(raw)
+            size = len(raw) - torn
             if torn:
                 self._file.truncate(size)
             if size > LARGEST_BYTES:
@@ -350,9 +359,7 @@ class Journal(Records):
         lines = b"".join(summed({"n": n, **record}) + b"\n" for n, record in numbered)
         size = os.fstat(self._file.fileno()).st_size
         try:
-            view = memoryview(lines)
-            while view:
-                view = view[self._file.write(view) :]
+            write_all(self._file, lines)
             os.fsync(self._file.fileno())
         except OSError as error:
             self._file.truncate(size)
@@ -396,7 +403,7 @@ def _opened(path: Path) -> FileIO:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = FileIO(path, "a+")
+            file = open_appended(path)
         except OSError as error:
             raise JournalError(f"{path}: cannot be opened: {error.strerror or error}") from None
         try:

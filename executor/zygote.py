@@ -31,6 +31,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from executor import messages
 from executor.errors import ExecutorError
+from executor.files import open_appended
 from executor.messages import Allowed, Count, MessageError, Moment, Seconds, packed
 from executor.processes import python_command, signal_at_end_of_parent
 
@@ -455,10 +456,9 @@ def _become_worker(request: Start, parent: int, connection: socket.socket, error
         os.setsid()
         connection.send(packed(Forked(request.worker, os.getpid(), request.asked_s, time.monotonic())))
         if request.log is not None:
-            log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.close(log)
+            with open_appended(Path(request.log)) as log:
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
         os.environ.update(request.environment)
         random.seed()
         if "numpy" in sys.modules:

@@ -23,6 +23,7 @@ Source: Zhou et al., Informer, AAAI 2021; Challu et al., NHITS, AAAI 2023.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import os
@@ -38,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from executor.files import read_input, write_whole
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
 from forecaster.spread import checked_history, quantiles_of
 
@@ -282,7 +284,7 @@ class _Training:
         from safetensors.torch import save  # noqa: PLC0415 (of the extra `neural`)
 
         weights = save({name: tensor.contiguous() for name, tensor in self._best.items()})
-        _write(folder / WEIGHTS_FILE, lambda path: path.write_bytes(weights))
+        write_whole(folder / WEIGHTS_FILE, weights)
         begun = {
             "network": self._network.state_dict(),
             "optimizer": self._optimizer.state_dict(),
@@ -290,7 +292,9 @@ class _Training:
             "update": self.update,
             "curve": [[one.update, one.fitted, one.held_out] for one in self.curve],
         }
-        _write(folder / RESUME_FILE, lambda path: torch.save(begun, path))
+        resumable = io.BytesIO()
+        torch.save(begun, resumable)
+        write_whole(folder / RESUME_FILE, resumable.getvalue())
         best = min(self.curve, key=lambda one: one.held_out)
         facts = {
             "schema": SCHEMA,
@@ -304,7 +308,7 @@ class _Training:
             "weights_sha256": hashlib.sha256(weights).hexdigest(),
         }
         text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
-        _write(folder / FACTS_FILE, lambda path: path.write_text(text, encoding="utf-8"))
+        write_whole(folder / FACTS_FILE, text.encode())
 
 
 def _progress(folder: Path, recipe: Recipe, seen: Sequence[FittedOn]) -> Mapping[str, Any] | None:
@@ -325,17 +329,10 @@ def _progress(folder: Path, recipe: Recipe, seen: Sequence[FittedOn]) -> Mapping
     if facts["seen"] != [asdict(one) for one in seen]:
         raise ModelError(f"{folder}: was begun on other arrivals; give the same sources and the same part of them")
     try:
-        return dict(torch.load(folder / RESUME_FILE, weights_only=True))
+        return dict(torch.load(io.BytesIO(read_input(folder / RESUME_FILE)), weights_only=True))
     except Exception as error:  # noqa: BLE001 - torch raises many kinds of what a damaged file holds
         reason = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise ModelError(f"{folder / RESUME_FILE}: cannot be gone on with: {reason}") from None
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_name(f".{path.name}.part")
-    write(beside)
-    beside.replace(path)
 
 
 # --- forecasting
@@ -414,7 +411,7 @@ class Learned:
     def _weights(self) -> bytes:
         path = self.folder / WEIGHTS_FILE
         try:
-            raw = path.read_bytes()
+            raw = read_input(path)
         except OSError as error:
             raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
         if hashlib.sha256(raw).hexdigest() != self._weights_sha256:
@@ -445,7 +442,7 @@ def _facts(folder: Path) -> Mapping[str, Any]:
     """
     path = folder / FACTS_FILE
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(read_input(path))
         schema, made_with = facts["schema"], dict(facts["versions"])
         Recipe(**facts["recipe"])
         [FittedOn(**one) for one in facts["seen"]]

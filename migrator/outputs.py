@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from executor.files import write_whole
+from executor.files import open_in_place, write_whole
 from migrator.errors import MigratorError, OutputError
 
 
@@ -51,10 +51,8 @@ def _can_be_replaced(path: Path) -> bool:
 
 def _overwrite(path: Path, content: str) -> None:
     """Write in place. A pipe that no process reads is an error and not waited for."""
-    fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    os.set_blocking(fd, True)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(content)
+    with open_in_place(path) as file:
+        file.write(content.encode())
 
 
 def _obstacle(path: Path, others: tuple[Path, ...]) -> str | None:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Literal, assert_never
 
 import numpy as np
 
+from executor.files import read_shipped
 from executor.mig import GpuModel
 from workloads.errors import ProfileTableError, WorkloadError
 from workloads.profiles.operating_point import OperatingPoint
@@ -119,7 +119,7 @@ def default_worker_start(model: str) -> WorkerStart:
 
 @cache
 def _shipped() -> dict[str, WorkerStart]:
-    text = (files("workloads.data") / "worker_start.csv").read_text("utf-8")
+    text = read_shipped("workloads.data", "worker_start.csv").decode()
     return {
         row["model"]: WorkerStart(
             base_s=float(row["library_s"]) + float(row["model_s"]),

@@ -13,6 +13,7 @@ from msgspec import toml
 
 from executor.cuts import DEFAULT_CARD, CpuCut, MpsCut
 from executor.errors import InvalidCutError, UnknownGpuModelError
+from executor.files import read_shipped
 from executor.mig import GpuModel
 from executor.names import did_you_mean, spelled_as
 
@@ -65,5 +66,5 @@ def _of(cut: CpuCut | MpsCut) -> GpuModel:
 
 @cache
 def _read(name: str) -> GpuModel:
-    text = (files(__package__) / f"{name}{_SUFFIX}").read_text("utf-8")
+    text = read_shipped(__package__, f"{name}{_SUFFIX}").decode()
     return toml.decode(text, type=GpuModel)

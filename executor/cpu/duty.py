@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from executor.cpu.shares import NoSharesError, Shares
+from executor.files import open_appended, read_input
 from executor.folders import Files
 from executor.processes import PROC, born, python_command
 
@@ -150,7 +151,7 @@ def _as_text(members: Iterable[tuple[int, int]]) -> str:
 def _members(file: Path) -> list[tuple[int, int]]:
     """The processes that are written down, with when each was born, as far as they live."""
     try:
-        lines = file.read_text().splitlines()
+        lines = read_input(file, 2**24).decode().splitlines()
     except FileNotFoundError:
         return []
     written = [tuple(map(int, line.split())) for line in lines]  # the last may be half written yet
@@ -276,7 +277,7 @@ def govern(name: str) -> None:
     poll.register(sys.stdin, 0)  # 0: tells of nothing but its end
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
-        lock = (folder / "governor").open("a")
+        lock = open_appended(folder / "governor")
     except FileNotFoundError:
         return
     with lock:
@@ -296,7 +297,7 @@ def govern(name: str) -> None:
             governor.release()
 
 
-def _is_locked(file: IO[str]) -> bool:
+def _is_locked(file: IO[bytes]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from executor.files import read_input
 from executor.names import did_you_mean
 from migrator.commands.options import with_examples
 from migrator.console import output
@@ -36,7 +37,7 @@ def docs_command(
     if name not in known:
         hint = did_you_mean(name, known)
         raise MigratorError(f"no page {page!r}{hint}; there are {', '.join(known)}")
-    typer.echo(known[name].read_text("utf-8"), nl=False)
+    typer.echo(read_input(known[name], 2**20).decode(), nl=False)
 
 
 def pages() -> dict[str, Path]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from executor.files import make_new, read_input
 from migrator.commands.options import nameable, with_examples
 from migrator.console import escape, output, program
 from migrator.errors import MigratorError
@@ -48,8 +49,7 @@ def init_command(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for source, target in targets.items():
-            with target.open("x", encoding="utf-8") as file:
-                file.write(source.read_text("utf-8"))
+            make_new(target, read_input(source, 2**20))
     except OSError as error:
         raise MigratorError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
     first, *beside = targets.values()
@@ -74,7 +74,7 @@ def examples() -> dict[str, tuple[Path, ...]]:
 
 def _profiles_of(config: Path) -> list[Path]:
     """The service profiles beside a config that it names."""
-    lines = config.read_text("utf-8").splitlines()
+    lines = read_input(config, 2**20).decode().splitlines()
     return [config.parent / line.split()[1] for line in lines if line.startswith("profiles:")]
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from executor.files import read_input
 from executor.mig import GpuModel
 from migrator import __version__
 from migrator.commands.options import Assignments, BesideOthers, nameable, with_examples
@@ -261,7 +262,7 @@ def _config(stands: ReadLog) -> Config:
     path = stands.folder / CONFIG_FILE
     config = read_config(path)
     begun_with = stands.entries[0].wall.config_sum
-    if begun_with is not None and begun_with != config_sum(path.read_text("utf-8")):
+    if begun_with is not None and begun_with != config_sum(read_input(path).decode()):
         raise ConfigError(f"{path}: was changed after the run began; it goes on with the config that it began with")
     return config
 

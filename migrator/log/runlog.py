@@ -22,7 +22,16 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 from zlib import crc32
 
-from executor.files import is_torn, read_input, sync_folder
+from executor.files import (
+    UNFINISHED,
+    is_torn,
+    open_appended,
+    open_input,
+    read_input,
+    sync_folder,
+    write_all,
+    write_whole,
+)
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
 from migrator.log.line import ALTERED, Entry, entry_in, line_of
@@ -77,12 +86,10 @@ class RunLog:
             self.close()
             raise
         # The log's first record comes when the config is whole and on the disk.
-        with _naming(folder / CONFIG_FILE) as path, path.open("w", encoding="utf-8") as file:
-            file.write(config_yaml)
-            file.flush()
-            os.fsync(file.fileno())
+        with _naming(folder / CONFIG_FILE) as path:
+            write_whole(path, config_yaml.encode())
         with _naming(folder):
-            _sync_folders(folder.absolute(), stands)
+            _sync_folders(folder.absolute().parent, stands)  # the folder itself was, with the config
 
     def _open(self, folder: Path) -> None:
         """Open the folder's log, which no other process writes, at its beginning.
@@ -94,7 +101,7 @@ class RunLog:
         self.folder = folder
         self._path = folder / EVENTS_FILE
         with _naming(self._path):
-            self._file = self._path.open("ab", buffering=0)
+            self._file = open_appended(self._path)
         self._size = 0
         self._n = 0
         self._at_s = -math.inf
@@ -143,10 +150,8 @@ class RunLog:
             self._require_whole()
             self._file.truncate(self._size)
             n, size = self._n, self._size + len(line)
-            view = memoryview(line)
             try:
-                while view:  # an unbuffered write may take only a part
-                    view = view[self._file.write(view) :]
+                write_all(self._file, line)
             finally:
                 if os.fstat(self._file.fileno()).st_size == size:  # also where Ctrl-C came with the last part
                     self._size, self._n, self._at_s = size, n + 1, at_s
@@ -180,7 +185,7 @@ class RunLog:
         self._file.close()
 
 
-_LEFT = re.compile(rf"{re.escape(EVENTS_FILE)}|{re.escape(CONFIG_FILE)}|live(-\d+)?")
+_LEFT = re.compile(rf"{re.escape(EVENTS_FILE)}|{re.escape(CONFIG_FILE)}|{UNFINISHED}|live(-\d+)?")
 """What a run leaves in its folder that was killed before it began."""
 
 
@@ -210,7 +215,7 @@ def _holds_no_record(path: Path) -> bool:
     """Whether the log is there, and not one line of it whole."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_input(path) as file:
         return not file.readline().endswith(b"\n")
 
 
@@ -298,7 +303,7 @@ def read_log(folder: Path) -> ReadLog:
 def is_being_written(folder: Path) -> bool:
     """Whether a process has the log of the run in the folder open to write it; never on a file system without locks."""
     try:
-        with (folder / EVENTS_FILE).open("rb") as file:
+        with open_input(folder / EVENTS_FILE) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -24,6 +24,7 @@ from msgspec.structs import replace as with_
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
 from executor.errors import GpuError
+from executor.files import read_input
 from executor.gpu import GpuInstance
 from executor.messages import MessageError, as_text, packed
 from executor.zygote import LIMIT_S, Event, Exited, Forked, Reached, Zygote
@@ -360,7 +361,7 @@ class Crew:
         member.error, member.then = "", then
         member.stopwatch = Stopwatch(n_requests, partial(self._cpu_s, member))
         subject = self._beside if member.slot.is_beside else self._subject
-        member.batch = packed(Batch(tuple(range(n_requests)), (subject.sample.read_bytes(),) * n_requests))
+        member.batch = packed(Batch(tuple(range(n_requests)), (read_input(subject.sample),) * n_requests))
 
     def _feed(self, member: _Member, now_s: float) -> None:
         assert member.batch is not None

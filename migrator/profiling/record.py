@@ -5,10 +5,8 @@ The record is a file beside the table to be, a line a stage, from which the same
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BufferedWriter
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -16,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta, MsgspecError, Struct, json
 
+from executor.files import open_appended, read_input, write_all
 from executor.messages import Mebibytes, Seconds
 from executor.mig import GpuModel
 from migrator.errors import MigratorError, OutputError
@@ -139,9 +138,8 @@ class Record:
             for number, line in enumerate(lines[1:], start=2):
                 self._take(number, line)
         try:
-            if lines:
-                os.truncate(path, n_bytes)  # a line that was cut short
-            self._file: BufferedWriter = path.open("ab")
+            self._file = open_appended(path)
+            self._file.truncate(n_bytes)  # a line that was cut short
         except OSError as error:
             raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
         if not lines:
@@ -181,7 +179,7 @@ class Record:
     def _lines(self) -> tuple[list[bytes], int]:
         """The whole lines, and their bytes."""
         try:
-            raw = self.path.read_bytes()
+            raw = read_input(self.path)
         except FileNotFoundError:
             return [], 0
         except OSError as error:
@@ -228,8 +226,7 @@ class Record:
 
     def _write(self, line: Begun | Measured | Started) -> None:
         try:
-            self._file.write(json.encode(line) + b"\n")
-            self._file.flush()
+            write_all(self._file, json.encode(line) + b"\n")
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror or error}") from None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from executor.files import read_input, write_whole
 from executor.names import spelled_as
 from migrator.errors import MigratorError
 from migrator.extras import lacking
@@ -121,7 +122,7 @@ def subject(asked: Named, sample: Path | None, data: Path | None, folder: Path) 
         if sample is None:
             raise MigratorError(f"model {asked.model}: no input; give --sample FILE, or {asked.model}:BENCHMARK")
         try:
-            sample.read_bytes()
+            read_input(sample)
         except OSError as error:
             raise MigratorError(f"--sample {sample}: cannot be read: {error.strerror}") from None
         return Subject(asked.model, {}, (), sample.absolute())
@@ -132,6 +133,6 @@ def subject(asked: Named, sample: Path | None, data: Path | None, folder: Path) 
     number = min(1, len(found.experiences) - 1)
     stem = asked.text.replace("/", "_")
     payload = folder / f"{stem}.input"
-    payload.write_bytes(found.test(0).inputs[0].tobytes())
+    write_whole(payload, found.test(0).inputs[0].tobytes())
     lesson = Lesson(asked.benchmark, number, data, len(found.train(number, None, 0)))
     return Subject(asked.model, found.model_options, libraries(asked.model), payload, lesson)

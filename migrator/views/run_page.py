@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from executor.files import read_input
 from migrator.console import counted
 from migrator.log import records
 from migrator.log.account import Account, SecondAccounts, accounts, waits_for_others
@@ -177,7 +178,7 @@ def _state(log: ReadLog, report: Report) -> str | None:
 
 def _config(log: ReadLog) -> str:
     try:
-        return (log.folder / CONFIG_FILE).read_text("utf-8")
+        return read_input(log.folder / CONFIG_FILE).decode()
     except (OSError, ValueError):
         return "not there any more"
 

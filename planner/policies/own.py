@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
+from executor.files import read_input
 from planner.errors import PolicyError
 from planner.plan import MigPlan
 from planner.policies.answer import AnswerError, checked_answer, checked_plan, checked_shares
@@ -122,6 +123,10 @@ class _Source(SourceFileLoader):
     def path_stats(self, path: str) -> Mapping[str, Any]:
         """None, without which bytecode is neither read nor written (``importlib.abc.SourceLoader``)."""
         raise OSError(path)
+
+    def get_data(self, path: str) -> bytes:
+        """The file's text (``importlib.abc.ResourceLoader``); raises OSError where it is no file that can be read."""
+        return read_input(Path(path))
 
 
 def policy_in(named: str) -> Policy | SharePolicy | TurnPolicy:

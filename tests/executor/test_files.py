@@ -6,11 +6,24 @@ import errno
 import gzip
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from executor.files import gunzipped, read_input, sync_folder, write_whole
+from executor.files import (
+    gunzipped,
+    make_new,
+    open_appended,
+    open_emptied,
+    open_input,
+    read_arrays,
+    read_input,
+    sync_folder,
+    write_whole,
+)
 
 MIB = 2**20
 
@@ -68,6 +81,60 @@ def test_a_name_with_a_nul_is_refused() -> None:
 def test_a_missing_file_is_told_apart(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileNotFoundError):
         read_input(tmp_path / name, MIB)
+
+
+@pytest.mark.parametrize("opened", [open_input, open_appended, open_emptied])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop"])
+def test_nothing_but_a_file_is_opened_and_nothing_is_waited_for(
+    tmp_path: Path, opened: Callable[[Path], Any], kind: str
+) -> None:
+    path = tmp_path / kind
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case _:
+            path.symlink_to(path)
+    with pytest.raises(OSError, match=f"it is a {kind}; a file is needed|Is a directory|Too many levels"):
+        opened(path)
+
+
+def test_what_is_appended_to_a_file_follows_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"one ")
+    with open_appended(tmp_path / "file") as file:
+        file.seek(0)
+        file.write(b"two")
+        assert os.get_blocking(file.fileno())
+    assert (tmp_path / "file").read_bytes() == b"one two"
+
+
+def test_a_new_file_replaces_nothing(tmp_path: Path) -> None:
+    make_new(tmp_path / "file", b"one")
+    with pytest.raises(FileExistsError):
+        make_new(tmp_path / "file", b"two")
+    assert (tmp_path / "file").read_bytes() == b"one"
+
+
+def test_arrays_are_read_by_name(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "arrays.npz", a=np.arange(3), b=np.eye(2))
+    found = read_arrays(tmp_path / "arrays.npz", MIB)
+    assert (sorted(found), found["a"].tolist()) == (["a", "b"], [0, 1, 2])
+
+
+def test_arrays_that_unpack_to_more_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "arrays.npz", a=np.zeros(MIB))
+    with pytest.raises(OSError, match="it unpacks to more than 1 MiB, the most that is read"):
+        read_arrays(tmp_path / "arrays.npz", MIB)
+
+
+@pytest.mark.parametrize("raw", [b"", b"PK\x03\x04", b"no arrays"])
+def test_what_holds_no_arrays_is_refused(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "arrays.npz").write_bytes(raw)
+    with pytest.raises(OSError, match="it is no file of arrays"):
+        read_arrays(tmp_path / "arrays.npz", MIB)
 
 
 def test_gzip_members_are_joined() -> None:

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,24 @@ def test_a_refusal_says_what_to_do(path: Path) -> None:
     path.write_bytes(raw.replace(b"MIG-b", b"MIG-x"))
     with pytest.raises(JournalError, match=r"migrator gpu list\), delete the file, then .*gpu apply LAYOUT --adopt"):
         Journal(path)
+
+
+@pytest.mark.parametrize("opened", [recorded, Journal])
+@pytest.mark.parametrize("kind", ["pipe", "device", "sparse"])
+def test_a_journal_that_is_no_file_or_too_large_is_refused_and_neither_waited_for_nor_read(
+    path: Path, opened: Callable[[Path], Records], kind: str
+) -> None:
+    path.parent.mkdir(exist_ok=True)
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.touch()
+            os.truncate(path, 2**40)
+    with pytest.raises(JournalError, match=f"it is a {kind}; a file is needed|it is larger than 256 MiB"):
+        opened(path)
 
 
 def test_a_second_controller_is_refused_until_the_first_has_left(path: Path) -> None:

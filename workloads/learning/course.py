@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import MsgspecError, Struct, json
 
+from executor.files import open_input
 from workloads.errors import LearningError
 
 STRATEGIES = {"plain": ("naive", "replay"), "avalanche": ("naive", "replay", "ewc", "lwf")}
@@ -163,7 +164,7 @@ class CourseFile:
 
     def news(self) -> Iterator[Told]:
         """What the whole lines say that were appended since; others than ours are passed over."""
-        with suppress(FileNotFoundError), self.path.open("rb") as file:
+        with suppress(FileNotFoundError), open_input(self.path) as file:
             file.seek(self._n_read)
             for line in file.read().splitlines(keepends=True):
                 if not line.endswith(b"\n"):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import os
 import re
 import warnings
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from executor.files import read_input
+from executor.files import gunzipped, read_arrays, read_input
 from executor.names import spelled_as
 from workloads.errors import DataAbsentError, LearningError
 from workloads.learning.experiences import (
@@ -119,11 +117,11 @@ def _cifar10(seed: int, folder: Path, asked: Asked) -> Benchmark:
 def _pool_in_arrays(path: Path) -> Pool:
     """Images of an ``.npz``: ``x_train``, ``y_train``, ``x_test``, ``y_test``, pixels ``(n, height, width, 3)``."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return _of_images(arrays["x_train"], arrays["y_train"]), _of_images(arrays["x_test"], arrays["y_test"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        arrays = read_arrays(path, _MOST_BYTES)
+        return _of_images(arrays["x_train"], arrays["y_train"]), _of_images(arrays["x_test"], arrays["y_test"])
+    except (OSError, ValueError, KeyError) as error:
         needed = "arrays x_train, y_train, x_test, y_test of uint8 images (n, height, width, 3) are needed"
-        raise LearningError(f"{path}: {error}; {needed}") from error
+        raise LearningError(f"{path}: {_said_by(error)}; {needed}") from error
 
 
 def _of_images(images: NDArray[Any], labels: NDArray[Any] | list[int]) -> Samples:
@@ -174,7 +172,7 @@ def _core50_pool(images: Path) -> Pool:
         for number in range(50):
             for path in sorted((images / f"s{session}" / f"o{number + 1}").glob("*.png"))[::CORE50_STRIDE]:
                 try:
-                    pixels.append(np.asarray(Image.open(path).convert("RGB")))
+                    pixels.append(np.asarray(Image.open(io.BytesIO(read_input(path, _MOST_BYTES))).convert("RGB")))
                 except (OSError, UnidentifiedImageError) as error:
                     raise LearningError(f"{path}: {error}; a PNG image is needed") from error
                 labels.append(number)
@@ -219,14 +217,23 @@ def _newsgroups_texts(folder: Path) -> tuple[_Texts, _Texts]:
     return _downloaded(lambda: (part("train"), part("test")), what, put, folder)
 
 
+def _said_by(error: Exception) -> str:
+    match error:
+        case OSError(strerror=str() as said):
+            return said
+        case KeyError():
+            return f"{error} is not in it"
+    return str(error)
+
+
 def _texts_in_rows(path: Path) -> tuple[_Texts, _Texts]:
     """Texts of a CSV, gzipped or not, with columns ``split`` (train or test), ``group`` and ``text``."""
     try:
         raw = read_input(path, _MOST_BYTES)
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+        text = (gunzipped(raw, _MOST_BYTES) if path.suffix == ".gz" else raw).decode("utf-8")
         rows = [(row["split"], row["group"], row["text"]) for row in csv.DictReader(io.StringIO(text))]
-    except (OSError, EOFError, ValueError, zlib.error, csv.Error, KeyError) as error:
-        raise LearningError(f"{path}: {error}; a CSV with columns split, group and text is needed") from error
+    except (OSError, ValueError, csv.Error, KeyError) as error:
+        raise LearningError(f"{path}: {_said_by(error)}; a CSV with columns split, group and text is needed") from error
     groups = {group: number for number, group in enumerate(sorted({group for _, group, _ in rows}))}
     if len(groups) != 20:
         raise LearningError(f"{path}: column group has {len(groups)} different names; 20 are needed")

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import MsgspecError, Struct, json
 from msgspec.structs import replace
 
-from executor.files import write_whole
+from executor.files import read_input, write_whole
 from workloads.errors import LearningError, WorkloadError
 from workloads.learning.course import Finished, Option, Started, Told
 from workloads.learning.curve import Correction, Point, estimates, fitted
@@ -185,7 +185,7 @@ def found_in(path: Path) -> Found:
         LearningError: It is nothing of the kind.
     """
     try:
-        return _FOUND.decode(path.read_bytes())
+        return _FOUND.decode(read_input(path))
     except (MsgspecError, ValueError) as error:
         raise LearningError(f"{path}: {error}") from error
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, get_args
 
 from msgspec import Struct, field
 
+from executor.files import open_appended
 from executor.messages import MessageError, as_text, value_in
 from executor.zygote import Reporter
 from workloads.errors import LearningError, WorkloadError
@@ -261,7 +262,7 @@ def forked(reporter: Reporter, *, job: str, course: str) -> int:
     """
     since_s = time.monotonic()
     leaving, asked = _leaving_when_asked(), job_in(job)
-    with Path(course).open("ab", buffering=0) as out:
+    with open_appended(Path(course)) as out:
 
         def tell(told: Told) -> None:
             out.write(line_of(told))

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from executor.files import read_input
+from executor.files import open_appended, read_input, write_whole
 from workloads.errors import WorkloadError
 from workloads.live.messages import TO_CLIENT, Request, Status
 from workloads.live.process import Parent, begun
@@ -166,7 +166,7 @@ def _spread(values_s: Sequence[float]) -> tuple[float, float, float]:
 
 def write_streams(path: Path, streams: Sequence[Stream]) -> None:
     """Write the streams to a file, for the generator's process."""
-    path.write_bytes(msgspec.msgpack.encode(streams))
+    write_whole(path, msgspec.msgpack.encode(streams))
 
 
 def read_streams(path: Path) -> list[Stream]:
@@ -187,7 +187,7 @@ def main(arguments: Sequence[str]) -> int:
     """Replay as the arguments say and print what came of it; 2 where they are wrong."""
     try:
         parent, (folder, path, origin_s, outcomes) = begun(arguments, 4)
-        with Path(outcomes).open("ab", buffering=0) as file:
+        with open_appended(Path(outcomes)) as file:
             replayed = replay(Path(folder), read_streams(Path(path)), float(origin_s), parent, outcomes=file)
     except OSError as error:
         sys.stderr.write(f"generator: {error.filename}: {error.strerror}\n")

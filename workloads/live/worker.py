@@ -23,6 +23,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
+from executor.files import read_input
 from executor.messages import value_in
 from executor.zygote import Reporter
 from workloads.errors import WorkloadError
@@ -295,7 +296,7 @@ def _resident_mib(bare: Memory | None, made: Memory | None, warm: Memory | None)
 def _sample(setup: Setup) -> bytes | None:
     """An input of the warm-up batch."""
     if setup.sample is not None:
-        return setup.sample.read_bytes()
+        return read_input(setup.sample)
     return None if setup.sample_bytes is None else bytes(setup.sample_bytes)
 
 

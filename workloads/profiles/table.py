@@ -53,7 +53,6 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from statistics import median
 
@@ -61,7 +60,7 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
-from executor.files import read_input
+from executor.files import read_input, read_shipped
 from executor.names import did_you_mean, spelled_as
 from workloads.errors import ProfileTableError
 
@@ -517,7 +516,7 @@ def shipped_profiles() -> ServiceProfiles:
 
 
 def _read(name: str) -> ServiceProfiles:
-    return parse_profiles(name, (files("workloads.data") / name).read_text("utf-8"))
+    return parse_profiles(name, read_shipped("workloads.data", name).decode())
 
 
 def latency_ratio(rows: Sequence[ServiceRow], model: str, profile: str, to_profile: str) -> float:

@@ -12,11 +12,11 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Literal
 
 import numpy as np
 
+from executor.files import read_shipped
 from workloads.arrays import FloatArray
 
 JITTER_BLOCK = 256
@@ -95,7 +95,7 @@ class StepFactors:
 @cache
 def step_factors() -> StepFactors:
     """The shipped distribution. Its factors are rounded, so they are brought to mean 1 here."""
-    rows = list(csv.DictReader((files("workloads.data") / "step_factors.csv").read_text("utf-8").splitlines()))
+    rows = list(csv.DictReader(read_shipped("workloads.data", "step_factors.csv").decode().splitlines()))
     factors = np.array([float(row["factor"]) for row in rows])
     shares = np.array([float(row["share"]) for row in rows])
     factors /= (factors * shares).sum() / shares.sum()

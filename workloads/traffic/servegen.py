@@ -8,14 +8,13 @@ is true at the scale of minutes and made up at the scale of seconds. Its name sa
 
 from __future__ import annotations
 
-import gzip
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
+from executor.files import gunzipped, read_shipped
 from workloads.arrays import FloatArray
 from workloads.errors import TraceError
 from workloads.traffic.arrivals import Span, Trace, seconds_of_times
@@ -63,7 +62,7 @@ class ClientRates:
 @cache
 def shipped_rates() -> ClientRates:
     """Service m-large, 14 days: the 20 clients with most requests, which send 78 % of the total."""
-    text = gzip.decompress((files("workloads.data") / _SHIPPED).read_bytes()).decode("ascii")
+    text = gunzipped(read_shipped("workloads.data", _SHIPPED), 2**24).decode("ascii")
     cells = np.array([line.split(",") for line in text.splitlines()[1:]], dtype=np.float64)
     client, window = cells[:, 0], (cells[:, 1] / RATE_WINDOW_S).astype(np.int64)
     column = np.unique(client, return_inverse=True)[1]

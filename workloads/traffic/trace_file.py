@@ -31,13 +31,12 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import assert_never
 
 import numpy as np
 
-from executor.files import GZIP_MAGIC, gunzipped, read_input
+from executor.files import GZIP_MAGIC, gunzipped, read_input, read_shipped
 from executor.names import nearest
 from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
@@ -112,7 +111,7 @@ def shipped_trace(name: str) -> Trace:
     """
     if name not in SHIPPED:
         raise TraceError(f"no trace {name!r} is shipped; there are {', '.join(SHIPPED)}")
-    raw = (files("workloads.data") / SHIPPED[name]).read_bytes()
+    raw = read_shipped("workloads.data", SHIPPED[name])
     return _parse(name, raw, Reading(TraceFormat.TIMESTAMPS))
 
 

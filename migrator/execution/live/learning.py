@@ -16,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from executor.errors import GpuError
+from executor.files import read_arrays
 from executor.messages import as_text
 from migrator.config import Config, LearningConfig, TenantConfig
 from migrator.console import warn
@@ -433,11 +434,11 @@ def _by_window(config: Config, requests: Requests) -> list[int]:
 def _stream(path: Path, requests: Requests, from_s: float) -> Stream:
     first = len(requests.before(from_s))
     try:
-        with np.load(path) as found:
-            payloads = tuple(row.tobytes() for row in found["payloads"])
-            expected = tuple(row.tobytes() for row in found["expected"])
-            samples = tuple(found["samples"][first:].tolist())
-    except (OSError, ValueError, KeyError) as error:
+        found = read_arrays(path)
+        payloads = tuple(row.tobytes() for row in found["payloads"])
+        expected = tuple(row.tobytes() for row in found["expected"])
+        samples = tuple(found["samples"][first:].tolist())
+    except (OSError, KeyError) as error:
         raise LiveError(f"the requests of {requests.tenant}: {path}: {error}") from error
     arrival_s = tuple(requests.arrival_s[first:].tolist())
     return Stream(requests.tenant, requests.slo_s, arrival_s, samples, payloads, expected)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from executor.cpu.gpu import CpuGpu
 from executor.driver import DriverGpu
+from executor.files import open_input, read_input
 from executor.messages import as_text
 from executor.names import spelled_as
 from executor.processes import family_ticks
@@ -169,7 +170,7 @@ def _outcomes(records: NDArray[np.void]) -> Outcomes:
 
 def _read(path: Path, begin: int, size: int) -> bytes:
     """What stands in the file from there on, in whole records."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         file.seek(begin)
         raw = file.read()
     return raw[: len(raw) // size * size]
@@ -407,7 +408,7 @@ def _cpu_ticks() -> IntArray | None:
     """Of our cores in ``/proc/stat``, in ticks (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal."""
     try:
         cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        lines = [line.split() for line in Path("/proc/stat").read_text("ascii").splitlines()]
+        lines = [line.split() for line in read_input(Path("/proc/stat"), 2**24).decode("ascii").splitlines()]
         ticks: IntArray = np.array([line[1:] for line in lines if line[0] in cores], np.int64).sum(axis=0)
     except (OSError, ValueError):
         return None

@@ -21,6 +21,7 @@ from typing import IO, Any, Self
 import zmq
 
 from executor.clock import WallClock
+from executor.files import make_new, open_appended
 from executor.messages import as_text
 from executor.zygote import Event, Exited, Zygote, ZygoteError
 from migrator.console import note
@@ -232,7 +233,7 @@ class Site:
             OSError: It cannot be written.
         """
         write_streams(self._requests, streams)
-        self.outcomes.open("xb").close()
+        make_new(self.outcomes)
 
     def open(self, clock: LiveClock, tenants: Sequence[str], door: str | None = None, turn_cost: float = 0.0) -> None:
         """Begin to take requests, and to send them when the clock says so.
@@ -322,7 +323,7 @@ class Site:
 
     def _start(self, name: str, module: str, *arguments: str) -> IO[bytes]:
         """Start a process; what it says."""
-        with self.log.open("ab") as log:
+        with open_appended(self.log) as log:
             process = self._processes[name] = subprocess.Popen(  # noqa: S603 - our own module
                 command(module, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Callable
@@ -14,9 +15,10 @@ import numpy as np
 import pytest
 from msgspec import convert, structs
 
+from executor.files import UNFINISHED
 from migrator.errors import LogError, RunFolderError
 from migrator.log.records import Intent, Interrupted, Record, RunStarted, Wall, WindowStarted
-from migrator.log.runlog import EVENTS_FILE, RunLog, free_run_folder, new_run_log, read_log
+from migrator.log.runlog import EVENTS_FILE, RunLog, free_run_folder, is_being_written, new_run_log, read_log
 from tests.migrator.log import records
 
 
@@ -84,7 +86,9 @@ def test_a_new_run_is_on_the_disk_with_its_config_before_its_first_record(
 
     monkeypatch.setattr("os.fsync", seen)
     with RunLog(run, "seed: 1\n"):
-        assert synced == ["runs/run/config.yaml", "runs/run", "runs", "."]
+        first, *others = synced
+        assert re.fullmatch(f"runs/run/{UNFINISHED}", first)  # in the config's place before its folder is synced
+        assert others == ["runs/run", "runs", "."]
 
 
 def test_a_folder_that_may_be_written_but_not_read_takes_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,6 +116,7 @@ UNBEGUN = [
     {EVENTS_FILE: b""},
     {EVENTS_FILE: b"", "config.yaml": b"seed: 2\n"},
     {EVENTS_FILE: b'{"n":0,"kind":"run_st', "config.yaml": b"seed: 2\n", "live/weights": b"x", "live-2/door": b"x"},
+    {EVENTS_FILE: b"", ".migrator-0123456789abcdef.tmp": b"seed"},
 ]
 
 
@@ -221,7 +226,7 @@ class LastPart(bytes):
 
 def test_what_was_whole_as_ctrl_c_came_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunLog(tmp_path / "run", "") as log:
-        monkeypatch.setattr("migrator.log.runlog.memoryview", LastPart, raising=False)
+        monkeypatch.setattr("executor.files.memoryview", LastPart, raising=False)
         with pytest.raises(KeyboardInterrupt):
             records.append(log, records.header(3.0))
         monkeypatch.undo()
@@ -307,6 +312,7 @@ def test_a_pipe_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / EVENTS_FILE)
     with pytest.raises(LogError, match="cannot be read: it is a pipe; a file is needed"):
         read_log(tmp_path)
+    assert not is_being_written(tmp_path)
 
 
 def test_a_run_whose_folder_another_has_just_taken_gets_the_next(tmp_path: Path, monkeypatch) -> None:

@@ -30,7 +30,7 @@ def test_a_sample_that_cannot_be_read_is_refused_before_anything_is_measured(tmp
     for sample, said in (
         (None, "no input; give --sample FILE"),
         (tmp_path / "none", "No such"),
-        (tmp_path, "Is a dir"),
+        (tmp_path, "it is a folder"),
     ):
         with pytest.raises(MigratorError, match=said):
             subject(own, sample, None, tmp_path)
