@@ -13,6 +13,9 @@ FloatArray = NDArray[np.float64]
 QUANTILE_LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 """The quantiles that every forecaster gives, ascending; each has its opposite."""
 
+_ROUNDING = 1e-9
+"""Relative, and in requests a second: far below what a forecast could mean, far above what rounding leaves."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -45,6 +48,16 @@ class Forecast:
             )
         for array in (self.mean_rps, self.quantiles_rps, self.paths_rps):
             array.setflags(write=False)
+
+
+def is_within(values: FloatArray, low: FloatArray, high: FloatArray) -> NDArray[np.bool_]:
+    """Whether each value lies in its band, ends included; all arrays of one shape.
+
+    Quantiles are interpolated and scaled, so that those of constant traffic miss its rate by a few units in the last
+    place: such a value lies in its band.
+    """
+    slack = _ROUNDING * np.maximum(np.abs(values), 1.0)
+    return (low - slack <= values) & (values <= high + slack)
 
 
 class Forecaster(Protocol):

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecaster
+from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecaster, is_within
 
 BANDS = tuple(round(1 - 2 * level, 9) for level in QUANTILE_LEVELS if level < 0.5)
 """The bands that the quantiles of forecasts make, widest first: 0.9 is the one from 5 to 95 %."""
@@ -251,7 +251,7 @@ def _within(trials: Trials, came: FloatArray, quantiles: FloatArray) -> dict[flo
     per_trial = came[0].size
     found = {}
     for place, band in enumerate(BANDS):
-        inside = ((quantiles[place] <= came) & (came <= quantiles[-1 - place])).reshape(len(came), -1).sum(axis=1)
+        inside = is_within(came, quantiles[place], quantiles[-1 - place]).reshape(len(came), -1).sum(axis=1)
         hits = np.bincount(blocks, weights=inside).astype(np.int64)
         found[band] = np.stack([hits, np.bincount(blocks) * per_trial])
     return found

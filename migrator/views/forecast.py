@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
+from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast, is_within
 from forecaster.neural import Check, FittedOn
 from forecaster.scores import BANDS, Pooled, Share
 from migrator.console import escape
@@ -360,7 +360,7 @@ def print_shown(shown: ShownForecast, console: Console) -> None:
     )
     for tenant, name in enumerate(shown.tenants):
         expected, least, most, came = shown.total(tenant)
-        inside = float(((low <= shown.came_rps) & (shown.came_rps <= high))[:, tenant].mean())
+        inside = float(is_within(shown.came_rps, low, high)[:, tenant].mean())
         console.print(
             f"\n[bold {TENANTS[tenant % len(TENANTS)]}]{escape(name)}[/]: expected {expected:,.0f} requests, "
             f"{100 * band:.0f} % band {least:,.0f} to {most:,.0f}; came {came:,.0f}. {100 * inside:.0f} % of the steps "

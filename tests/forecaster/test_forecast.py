@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forecaster.forecast import Forecast
+from forecaster.forecast import Forecast, is_within
 
 
 def forecast_shaped(mean: tuple[int, ...], quantiles: tuple[int, ...], paths: tuple[int, ...]) -> Forecast:
@@ -32,3 +32,11 @@ def test_shapes_that_differ_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match="shapes differ"):
         forecast_shaped(mean, quantiles, paths)
+
+
+def test_a_band_that_misses_constant_traffic_by_rounding_holds_it() -> None:
+    # The last value misses by a thousandth, which no rounding does.
+    low = np.array([77 * (1 + 4e-16), 77.0, 0.0, 77.001])
+    high = np.array([77 * (1 + 4e-16), 77 * (1 - 4e-16), 0.0, 78.0])
+    came = np.array([77.0, 77.0, 1e-15, 77.0])
+    assert is_within(came, low, high).tolist() == [True, True, True, False]
