@@ -157,6 +157,8 @@ class ArrivalsConfig(Section):
     sort: bool = False
     gaps: Literal["zero", "interpolate", "refuse"] | None = None
     column: Text | None = None
+    unit: Literal["s", "ms", "us", "ns"] | None = None
+    time_column: Text | None = None
     rate_rps: Positive | None = None
     offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
     loop: bool = False
@@ -166,7 +168,7 @@ class ArrivalsConfig(Section):
     def _one_source(self) -> ArrivalsConfig:
         if (self.trace is None) == (self.rate_rps is None):
             raise ValueError("give either 'trace' (a name or a file) or 'rate_rps' (Poisson arrivals)")
-        of_files = [key for key in ("format", "sort", "gaps", "column") if getattr(self, key)]
+        of_files = [key for key in ("format", "sort", "gaps", "column", "unit", "time_column") if getattr(self, key)]
         if of_files and self.trace in SHIPPED_TRACES:
             raise ValueError(f"{of_files[0]} is of trace files; {self.trace} is shipped, and its form is known")
         if self.rate_rps is not None:

@@ -20,7 +20,15 @@ from forecaster.forecast import Forecaster
 from forecaster.neural import Learned, ModelError
 from forecaster.registry import make_forecaster
 from forecaster.seconds import BySeconds, steps_per_second
-from migrator.config import Config, DecisionConfig, ForecastConfig, RetrainingConfig, TenantConfig, load_doubts
+from migrator.config import (
+    ArrivalsConfig,
+    Config,
+    DecisionConfig,
+    ForecastConfig,
+    RetrainingConfig,
+    TenantConfig,
+    load_doubts,
+)
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.estimates import as_profiled, service_factors
 from migrator.extras import lacking
@@ -36,6 +44,7 @@ from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, method_of, s
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
 from workloads.traffic.trace_file import Reading, TraceFormat
 from workloads.traffic.trace_store import trace_once
+from workloads.traffic.trace_times import TimeUnit
 from workloads.training import CURVES, Curve, TrainingOption
 
 
@@ -250,13 +259,19 @@ def _source(config: Config, entry: TenantConfig) -> tuple[Source, Span, Span]:
         margin_s = max(RATE_WINDOW_S, given.scale.smooth_s)
         trace, piece = servegen_piece(load_span if is_longer else span, config.seed, margin_s)
         return trace, replace(piece, duration_s=span.duration_s), replace(piece, duration_s=load_span.duration_s)
-    reading = Reading(
+    return trace_once(given.trace, Path(), reading_of(given)), span, load_span
+
+
+def reading_of(given: ArrivalsConfig) -> Reading:
+    """How the config has its trace file read."""
+    return Reading(
         format=None if given.format is None else TraceFormat(given.format),
         sort=given.sort,
         gaps=None if given.gaps is None else Gaps(given.gaps),
         column=given.column,
+        unit=None if given.unit is None else TimeUnit(given.unit),
+        time_column=given.time_column,
     )
-    return trace_once(given.trace, Path(), reading), span, load_span
 
 
 def _span(config: Config, entry: TenantConfig) -> Span:

@@ -94,6 +94,8 @@ def of_trace(random: Random, cwd: Path, _: Originals) -> list[str]:
     config = copy.deepcopy(CONFIG)
     if random.random() < 0.2:
         config["tenants"][1]["arrivals"]["format"] = random.choice(("counts", "azure", "timestamps"))
+    if random.random() < 0.2:
+        config["tenants"][1]["arrivals"]["unit"] = random.choice(("s", "ms", "ns"))
     write_inputs(cwd, random, config)
     raw = mutate.table(TRACES[name], random) if random.random() < 0.5 else mutate.damaged(TRACES[name].encode(), random)
     if random.random() < 0.2:

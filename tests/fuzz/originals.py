@@ -106,5 +106,6 @@ TRACES = {
     "prometheus": '{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": ['
     + ",".join(f'[{1715342400 + second}, "{second % 7}"]' for second in range(60))
     + "]}]}}",
+    "lines": "".join(f'{{"timestamp": {second / 4}, "input_length": 9}}\n' for second in range(180)),
     "rows": "timestamp,requests\n" + "".join(f"2023-11-16T18:17:{second:02d},{second}\n" for second in range(60)),
 }

@@ -19,9 +19,9 @@ format                a row                                                 the 
                       GeneratedTokens``, then a request
 ====================  ====================================================  =======================
 
-Times are seconds, or dates and times of ISO 8601, or seconds, milli-, micro- or nanoseconds of the epoch. The kind is
-told from the header and the rows where only one can be meant; elsewhere it has to be given. Answers of Prometheus are
-read as such rows of one of their series. A cell without a number is a stretch without data.
+Times are as :mod:`workloads.traffic.trace_times` has them. The kind is told from the header and the rows where only one
+can be meant; elsewhere it has to be given. Answers of Prometheus and JSON lines are read as such rows of one of their
+series. A cell without a number is a stretch without data.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from executor.files import GZIP_MAGIC, gunzipped, read_input, read_shipped
 from executor.names import nearest
 from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
+from workloads.traffic import json_lines, prometheus
 from workloads.traffic.arrivals import MAX_RATE_RPS, Trace, seconds_of_times
 from workloads.traffic.gaps import (
     GapRuns,
@@ -49,13 +50,23 @@ from workloads.traffic.gaps import (
     missing_runs,
     unusual_silences,
 )
-from workloads.traffic.prometheus import as_table, is_json
-from workloads.traffic.quantities import Quantity, quantity_of, range_s, words_of
+from workloads.traffic.quantities import Quantity, quantity_of, range_s
 from workloads.traffic.servegen import SERVEGEN_TRACE
-from workloads.traffic.trace_rows import TraceRows, place_of, quoted, trace_rows
-
-MAX_SPAN_S = 366 * 86_400
-"""Longest trace. A longer one is a wrong unit (milliseconds) or a wrong line."""
+from workloads.traffic.trace_rows import TraceRows, is_number, listed, place_of, quoted, trace_rows
+from workloads.traffic.trace_times import (
+    EPOCH_FROM,
+    MAX_SPAN_S,
+    MILLISECONDS_FROM,
+    Times,
+    TimeUnit,
+    dates_in_digits,
+    hints_at_time,
+    names_date,
+    names_time,
+    odd_unit,
+    other_readings,
+    times_in,
+)
 
 SHIPPED = {
     "azure-conv": "azure_llm_2023_conv_times.csv.gz",
@@ -94,12 +105,21 @@ class Reading:
         gaps: What stands for seconds without data. ``None``: refused where rows of counts are missing; where
             requests have times, a silence far from usual is named, and stays.
         column: The series that is read, of those beside the times; ``None`` where there is but one.
+        unit: What times count, where they are no dates; ``None`` tells it from their size and name.
+        time_column: The column of the times; ``None``: the first.
     """
 
     format: TraceFormat | None = None
     sort: bool = False
     gaps: Gaps | None = None
     column: str | None = None
+    unit: TimeUnit | None = None
+    time_column: str | None = None
+
+    @property
+    def has_times_named(self) -> bool:
+        """Whether the config says that a column holds times."""
+        return self.unit is not None or self.time_column is not None
 
 
 @cache
@@ -112,7 +132,7 @@ def shipped_trace(name: str) -> Trace:
     if name not in SHIPPED:
         raise TraceError(f"no trace {name!r} is shipped; there are {', '.join(SHIPPED)}")
     raw = read_shipped("workloads.data", SHIPPED[name])
-    return _parse(name, raw, Reading(TraceFormat.TIMESTAMPS))
+    return _parse(name, raw, Reading(TraceFormat.TIMESTAMPS, unit=TimeUnit.S))
 
 
 def read_trace(path: Path, reading: Reading | None = None) -> Trace:
@@ -144,15 +164,23 @@ def find_trace(source: str, folder: Path, reading: Reading | None = None) -> Tra
 
 def _parse(name: str, raw: bytes, reading: Reading) -> Trace:
     text = _text(name, raw)
-    if not is_json(text):
-        return _trace_of(trace_rows(name, text, reading.column), reading)
-    table, warnings = as_table(name, text, reading.column)
+    if json_lines.is_json_lines(text):
+        table = json_lines.as_table(name, text, reading.column, reading.time_column)
+        return _trace_of(trace_rows(name, table, n_made=1), reading)
+    if json_lines.is_json_array(text):
+        raise TraceError(f"{name}: a list of JSON; lines with an object each are needed: jq -c '.[]' makes them of it")
+    if not prometheus.is_json(text):
+        return _trace_of(trace_rows(name, text, reading.column, reading.time_column), reading)
+    if reading.has_times_named:
+        key = "unit" if reading.time_column is None else "time_column"
+        raise TraceError(f"{name}: arrivals.{key} is of tables and JSON lines; Prometheus' answers say their times")
+    table, warnings = prometheus.as_table(name, text, reading.column)
     trace = _trace_of(trace_rows(f"{name} as CSV", table), reading)
     return replace(trace, name=name, notes=(*warnings, *trace.notes))
 
 
 def _trace_of(rows: TraceRows, reading: Reading) -> Trace:
-    chosen = reading.format or _format_of(rows)
+    chosen = reading.format or _format_of(rows, reading)
     match chosen:
         case TraceFormat.COUNTS:
             return _from_counts(rows, reading)
@@ -185,29 +213,17 @@ def _text(name: str, raw: bytes) -> str:
 _AZURE_HEADER = ("timestamp", "contexttokens", "generatedtokens")
 _COUNTS_HEADER = ("second", "count")
 
-_TIME_WORDS = re.compile(
-    r"(?:dates?|times?|stamps?|epoch|unix|seconds?|secs?|instant|when|utc|gmt|local|iso|start|begin"
-    r"|arrival|arrived|received|created|requested|request|event|log)+|ts|t|s|at|in"
-)
-_SAYS_TIME = re.compile(r".*(time|date|stamp|epoch|unix|second|sec|instant|when).*|ts|t|at")
-_SAYS_SECONDS = re.compile(r"s|secs?|(?:time|timestamp|epoch|unix)?seconds?")
-_SUBSECOND_WORDS = {
-    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), 1_000),
-    **dict.fromkeys(("us", "usec", "usecs", "micros", "microsecond", "microseconds"), 1_000_000),
-    **dict.fromkeys(("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"), 1_000_000_000),
-}
-_CALENDAR_WORDS = {"minute", "minutes", "min", "hour", "hours", "day", "days"}
 _ACCESS_LOG = re.compile(r"\[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d")
 
 
-def _format_of(rows: TraceRows) -> TraceFormat:
+def _format_of(rows: TraceRows, reading: Reading) -> TraceFormat:
     """The one kind of file that header and rows allow.
 
     Raises:
         TraceError: None does, or several do; then it says what each would mean.
     """
     if rows.header is None:
-        return _format_without_header(rows)
+        return _format_without_header(rows, reading)
     header, name = rows.header, ",".join(rows.header)
     if header == _AZURE_HEADER:
         return TraceFormat.AZURE
@@ -221,36 +237,83 @@ def _format_of(rows: TraceRows) -> TraceFormat:
             f"{where} is not the full header of the Azure format, TIMESTAMP,ContextTokens,GeneratedTokens; "
             "arrivals.format: timestamps takes each row for a request all the same"
         )
-    if len(header) == 1:
-        if _is_time(rows, header[0]):
-            return TraceFormat.TIMESTAMPS
-        is_count = quantity_of(header[0]) is Quantity.COUNT or header[0].startswith("value")
-        if is_count and not rows.has_instants:
-            return TraceFormat.PLAIN_COUNTS
-        raise TraceError(f"{where} does not say what a row is; {_plain_readings(rows)}")
-    if len(header) == 2 and (_is_time(rows, header[0]) or _hints_at_time(header[0])):
-        if not _is_time(rows, header[0]):
-            raise TraceError(
-                f"{where} does not say what a row is: {quoted(header[0])} may be in another unit than seconds, which "
-                f"every format takes it for; {_timed_readings(rows)}"
-            )
-        return _format_of_values(rows, header[1], where)
-    if len(header) > 2 and _is_time(rows, header[0]):
-        _refuse_several(rows)
-    raise TraceError(
-        f"{where} opens no known kind of trace; second,count or a time and a count (timestamp,requests), the full "
-        "Azure header TIMESTAMP,ContextTokens,GeneratedTokens, or one column of times or counts is needed; see "
-        "docs/traces.md"
+    is_time = _is_time(rows, reading)
+    if len(header) == 1 and is_time:
+        return TraceFormat.TIMESTAMPS
+    if len(header) == 1 and (rows.has_instants or is_number(rows.row(0)[1][0])):
+        return _format_of_plain_numbers(rows, where)
+    if len(header) == 2 and is_time:
+        return _format_of_values(rows, header[1], where, reading)
+    if len(header) == 2 and hints_at_time(header[0]):
+        raise TraceError(
+            f"{where} does not say what a row is: {quoted(header[0])} may be in another unit than seconds "
+            f"(arrivals.unit), which every format takes it for; {_timed_readings(rows, reading)}"
+        )
+    if len(header) > 2 and is_time:
+        _refuse_requests_or_series(rows, reading)
+    raise TraceError(f"{where} opens no known kind of trace; {_needed_instead(rows)}; see docs/traces.md")
+
+
+def _format_of_plain_numbers(rows: TraceRows, where: str) -> TraceFormat:
+    """That of a column of numbers whose name means no time.
+
+    Raises:
+        TraceError: Nor does it mean counts.
+    """
+    name = rows.header[0] if rows.header else ""
+    is_count = quantity_of(name) is Quantity.COUNT or name.startswith("value")
+    if is_count and not rows.has_instants:
+        return TraceFormat.PLAIN_COUNTS
+    raise TraceError(f"{where} does not say what a row is; {_plain_readings(rows)}")
+
+
+def _needed_instead(rows: TraceRows) -> str:
+    """What would make a trace of a table whose first column has no times."""
+    times = [name for name in rows.series if names_time(name.lower(), of_instants=True)]
+    if times and not rows.time:
+        return (
+            f"the time comes first: put {quoted(times[0])} before the others, or say arrivals.time_column: {times[0]}"
+        )
+    return (
+        "second,count or a time and a count (timestamp,requests), the full Azure header "
+        "TIMESTAMP,ContextTokens,GeneratedTokens, or one column of times or counts is needed (arrivals.time_column "
+        "names a column of times)"
     )
 
 
 def _refuse_several(rows: TraceRows) -> None:
     """Raises TraceError: There are several series, and none is chosen."""
     if rows.names is not None and rows.n_columns > 2:
-        place_of(rows.name, [(name,) for name in rows.names[1:]], None)
+        place_of(rows.name, [(name,) for name in rows.series], None)
 
 
-def _format_of_values(rows: TraceRows, name: str, where: str) -> TraceFormat:
+def _refuse_requests_or_series(rows: TraceRows, reading: Reading) -> None:
+    """Refuse a time beside several columns, which may say something of a request each, or be series.
+
+    Raises:
+        TraceError: With what reads it; first what the names of the columns and the rows' distances speak for.
+    """
+    if any(quantity_of(name.lower()) in (Quantity.COUNT, Quantity.RATE) for name in rows.series):
+        _refuse_several(rows)
+    times = times_in(rows, _raw_times(rows), reading.unit)
+    as_requests = f"arrivals.format: timestamps takes each row for a request, {times.values.size:,} in all"
+    if doubt := None if times.is_told else other_readings(times.values.size, float(np.ptp(times.values))):
+        as_requests += f" ({doubt})"
+    as_series = f"arrivals.column names the one of {listed(rows.series)} that counts requests, or is their rate"
+    first, second = (as_series, as_requests) if _are_at_an_interval(times) else (as_requests, as_series)
+    raise TraceError(f"{rows.name}: it has {len(rows.series)} columns beside the time: {first}; or {second}")
+
+
+def _are_at_an_interval(times: Times) -> bool:
+    """Whether nearly all rows follow one another at one distance of whole seconds."""
+    steps = np.diff(times.values) / times.per_s
+    if not steps.size or steps.min() <= 0:
+        return False
+    usual = float(np.median(steps))
+    return round(usual) >= 1 and bool(np.mean(np.abs(steps - round(usual)) <= _OFF * usual) > 0.9)
+
+
+def _format_of_values(rows: TraceRows, name: str, where: str, reading: Reading) -> TraceFormat:
     """Whether the column beside the times holds counts or rates, as its name says or as both come to the same.
 
     Raises:
@@ -265,7 +328,7 @@ def _format_of_values(rows: TraceRows, name: str, where: str) -> TraceFormat:
         case Quantity.TOTAL:
             raise TraceError(f"{where} names a running total; export its rate(…), or give arrivals.format")
         case Quantity.INCREASE:
-            interval_s = _steps(rows, Reading(sort=True)).interval_s
+            interval_s = _steps(rows, replace(reading, format=None, sort=True)).interval_s
             if range_s(name) == interval_s:
                 return TraceFormat.TIMESTAMP_COUNTS
             raise TraceError(
@@ -273,7 +336,7 @@ def _format_of_values(rows: TraceRows, name: str, where: str) -> TraceFormat:
                 "request once; export rate(…), or the increase over that interval"
             )
         case Quantity.UNSAID:
-            steps = _steps(rows, Reading(sort=True))
+            steps = _steps(rows, replace(reading, format=None, sort=True))
             if steps.values.size > 1 and steps.interval_s == 1 and steps.are_whole:
                 return TraceFormat.TIMESTAMP_COUNTS
             _running_total(rows, steps.values, steps.order, name, Reading())
@@ -281,50 +344,42 @@ def _format_of_values(rows: TraceRows, name: str, where: str) -> TraceFormat:
             raise TraceError(f"{where} {says}; {_readings(steps)}")
         case Quantity.OTHER:
             says = f"does not say what a row is: {quoted(name)} may be no count, or of another unit"
-            raise TraceError(f"{where} {says}; {_timed_readings(rows)}")
+            raise TraceError(f"{where} {says}; {_timed_readings(rows, reading)}")
         case _:
             assert_never(quantity)
 
 
-def _is_time(rows: TraceRows, name: str) -> bool:
-    """Whether the name of the first column means times in a unit that is known: seconds, or what their size tells."""
-    words = words_of(name)
-    if rows.has_instants:
-        words = ["time" if word in _CALENDAR_WORDS else word for word in words]
-    elif not {"date", "dates"}.isdisjoint(words) and "time" not in words and _times(rows).min() < _EPOCH_FROM:
-        return False  # A number such as 20240510.
-    per_s = next((_SUBSECOND_WORDS[word] for word in words if word in _SUBSECOND_WORDS), None)
-    if per_s is not None and not rows.has_instants and _ticks(rows, _times(rows))[0] != per_s:
-        return False  # Their size does not say the same.
-    words = [word for word in words if word not in _SUBSECOND_WORDS]
-    # A server's request time is how long it took.
-    is_duration = re.search(r"request(?=times?$)", "".join(words)) is not None
-    is_known = all(_TIME_WORDS.fullmatch(word) for word in words)
-    return is_known and not is_duration and any(_SAYS_TIME.fullmatch(word) for word in words)
+def _is_time(rows: TraceRows, reading: Reading) -> bool:
+    """Whether the first column has times in a unit that is known: the config says it has, or its name does."""
+    name = rows.header[0] if rows.header else ""
+    if reading.has_times_named:
+        return quantity_of(name) in (Quantity.OTHER, Quantity.UNSAID)
+    if names_date(name) and not rows.has_instants:
+        numbers = _raw_times(rows)
+        if numbers.min() < EPOCH_FROM and dates_in_digits(numbers) is None:
+            return False  # A number such as 17.
+    return names_time(name, of_instants=rows.has_instants)
 
 
-def _times(rows: TraceRows) -> FloatArray:
-    return rows.columns(["time", *[None] * (rows.n_columns - 1)])[:, 0]
+def _raw_times(rows: TraceRows, name: str = "time") -> FloatArray:
+    """The numbers of the times' column, of dates microseconds of the epoch; ``(n_rows,)``. Messages say ``name``."""
+    return rows.columns([name, *[None] * (rows.n_columns - 1)])[:, 0]
 
 
-def _hints_at_time(name: str) -> bool:
-    return any(
-        word in _SUBSECOND_WORDS or word in _CALENDAR_WORDS or _SAYS_TIME.fullmatch(word) for word in words_of(name)
-    )
-
-
-def _format_without_header(rows: TraceRows) -> TraceFormat:
+def _format_without_header(rows: TraceRows, reading: Reading) -> TraceFormat:
     if rows.n_columns == 1:
-        if rows.has_instants:
+        if rows.has_instants or reading.unit is not None:
             return TraceFormat.TIMESTAMPS
         values = rows.columns(["time"])[:, 0]
+        if dates_in_digits(values) is not None:
+            return TraceFormat.TIMESTAMPS
         # Counts are whole and bounded: other numbers can only be times.
         if np.all(values == np.floor(values)) and values.max() <= MAX_RATE_RPS:
             raise TraceError(f"{rows.name}: plain numbers may be counts or times; {_plain_readings(rows)}")
-        if np.all(values == np.floor(values)) and values.max() < _EPOCH_FROM:
+        if np.all(values == np.floor(values)) and values.max() < EPOCH_FROM:
             raise TraceError(
                 f"{rows.name}: plain whole numbers up to {_shown(values.max())} do not say their unit; "
-                "arrivals.format: timestamps takes them for seconds"
+                "arrivals.unit says it: s, ms, us or ns"
             )
         if np.any(np.diff(values) < 0):
             raise TraceError(
@@ -333,7 +388,7 @@ def _format_without_header(rows: TraceRows) -> TraceFormat:
             )
         return TraceFormat.TIMESTAMPS
     if rows.n_columns == 2:
-        raise TraceError(f"{rows.name}: two columns without a header; {_timed_readings(rows)}")
+        raise TraceError(f"{rows.name}: two columns without a header; {_timed_readings(rows, reading)}")
     line, cells = rows.row(0)
     raise TraceError(
         f"{rows.name} line {line}: {quoted(rows.separator.join(cells))} opens no known kind of trace; a header such as "
@@ -354,12 +409,12 @@ def _plain_readings(rows: TraceRows) -> str:
     return f"{as_counts}, {as_times}"
 
 
-def _timed_readings(rows: TraceRows) -> str:
+def _timed_readings(rows: TraceRows, reading: Reading) -> str:
     """What each kind of file with a time and a number in each row would make of it."""
     n = len(rows.columns(["time", None]))
     as_times = f"timestamps takes each row for a request, {n:,} in all"
     try:
-        return f"{_readings(_steps(rows, Reading(sort=True)))}; {as_times}"
+        return f"{_readings(_steps(rows, replace(reading, format=None, sort=True)))}; {as_times}"
     except TraceError:
         return (
             "its second column holds no counts or rates at one interval of whole seconds: give requests, not another "
@@ -416,18 +471,26 @@ def _from_counts(rows: TraceRows, reading: Reading) -> Trace:
     if rows.header != _COUNTS_HEADER:
         line, shown = (rows.n_above, ",".join(rows.header)) if rows.header else (rows.n_above + 1, "none")
         raise TraceError(f"{rows.name} line {line}: the header is {quoted(shown)}; second,count is needed")
+    _refuse_unit(rows, reading, "the header second,count says seconds")
     table = rows.columns(["second", "count"], blanks=True)
     seconds = table[:, 0]
     _check_whole(rows, seconds, 0, "second")
-    if seconds.max() >= _MILLISECONDS_FROM:
+    if seconds.max() >= MILLISECONDS_FROM or dates_in_digits(seconds) is not None:
         line = rows.row(int(seconds.argmax()))[0]
+        kind = "milliseconds of the epoch" if dates_in_digits(seconds) is None else "dates"
         raise TraceError(
             f"{rows.name} line {line}: second is {_shown(seconds.max())}, which is no second; the header "
-            "timestamp,count takes milliseconds of the epoch"
+            f"timestamp,count takes {kind}"
         )
     order = _order(rows, seconds, reading.sort, "second", strictly=True)
     places = seconds[order].astype(np.int64)
     return _dense(rows, table[:, 1], places - places[0], order, 1, reading)
+
+
+def _refuse_unit(rows: TraceRows, reading: Reading, why: str) -> None:
+    """Raises TraceError: A unit is given, other than seconds, where there is none to give."""
+    if reading.unit not in (None, TimeUnit.S):
+        raise TraceError(f"{rows.name}: arrivals.unit is {reading.unit}; {why}; leave it out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,15 +527,13 @@ def _steps(rows: TraceRows, reading: Reading) -> _Steps:
     _refuse_several(rows)
     time, value = rows.header if rows.header is not None and rows.n_columns == 2 else ("time", "count")
     table = rows.columns([time, value], blanks=True)
-    times = table[:, 0]
-    per_s, unit = _ticks(rows, times)
-    order = _order(rows, times, reading.sort, time, strictly=True)
-    ascending_s = (times[order] - times[order[0]]) / per_s
-    _check_span(rows.name, float(ascending_s[-1]))
-    interval_s = _interval_s(rows, ascending_s, order, float(times[order[0]]), reading)
+    times = times_in(rows, table[:, 0], reading.unit)
+    order = _order(rows, times.values, reading.sort, time, strictly=True)
+    ascending_s = (times.values[order] - times.values[order[0]]) / times.per_s
+    _check_span(rows.name, float(ascending_s[-1]), times)
+    interval_s, odd = _interval_s(rows, ascending_s, order, times, reading, table[:, 1])
     places = np.round(ascending_s / interval_s).astype(np.int64)
-    notes = (*unit, *_unit_taken(rows, float(times[order[0]]), reading))
-    return _Steps(table[:, 1], order, places, interval_s, notes)
+    return _Steps(table[:, 1], order, places, interval_s, (*times.notes, *odd, *_unit_taken(times)))
 
 
 def _from_steps(rows: TraceRows, reading: Reading, chosen: TraceFormat) -> Trace:
@@ -520,14 +581,18 @@ def _requests_of_rates(rows: TraceRows, steps: _Steps, column: str) -> FloatArra
     return requests
 
 
-def _interval_s(rows: TraceRows, ascending_s: FloatArray, order: IntArray, first: float, reading: Reading) -> int:
-    """Whole seconds from one row to the next; where rows are missing, to the one after the next, and so on.
+def _interval_s(
+    rows: TraceRows, ascending_s: FloatArray, order: IntArray, times: Times, reading: Reading, values: FloatArray
+) -> tuple[int, tuple[str, ...]]:
+    """Whole seconds from one row to the next, and a note where a unit that is given makes them doubtful.
+
+    Where rows are missing, it is the distance to the one after the next, and so on.
 
     Raises:
-        TraceError: Rows lie otherwise, or half of them and more are missing.
+        TraceError: Rows lie otherwise, half of them and more are missing, or the unit is doubtful.
     """
     if ascending_s.size == 1:
-        return 1
+        return 1, ()
     steps_s = np.diff(ascending_s)
     interval_s = max(1, round(float(steps_s.min())))
     intervals = ascending_s / interval_s
@@ -540,22 +605,32 @@ def _interval_s(rows: TraceRows, ascending_s: FloatArray, order: IntArray, first
         raise TraceError(
             f"{rows.name} line {line}: {quoted(cells[0])} comes {steps_s[wrong[0]]:g} s after the row before, and the "
             f"median of all rows is {np.median(steps_s):g} s; rows of counts or rates need one interval of whole "
-            "seconds (if a row is a request: arrivals.format: timestamps)"
+            "seconds (if a row is a request: arrivals.format: timestamps"
+            + (f"; arrivals.unit is {times.given})" if times.given else ")")
         )
-    line, cells = rows.row(int(order[0]))
     is_thousands = interval_s % 1000 == 0
     is_hundreds = reading.format is None and interval_s >= 100 and interval_s % 60 != 0
-    if (is_thousands or is_hundreds) and _is_of_unknown_unit(rows, first):
+    if (is_thousands or is_hundreds) and not times.is_told:
+        line, _ = rows.row(int(order[0]))
+        readings = "seconds or milliseconds"
+        if is_thousands:
+            total = _shown(float(np.nansum(values)))
+            span_s = _shown(ascending_s[-1] + interval_s), _shown((ascending_s[-1] + interval_s) / 1000)
+            readings += f" ({total} over {span_s[0]} s, or over {span_s[1]} s)"
         raise TraceError(
-            f"{rows.name} line {line}: rows are {interval_s:,} apart, which may be seconds or milliseconds; write "
-            "dates, or seconds of the epoch"
+            f"{rows.name} line {line}: rows are {interval_s:,} apart, which may be {readings}; arrivals.unit: s or ms "
+            "says which, as dates do"
             + (", or time_s in the header" if rows.header else "")
             + ("" if is_thousands else "; arrivals.format: timestamp-counts takes them for seconds")
         )
-    return interval_s
+    if is_thousands and times.given is not None and not times.notes:
+        made = f"arrivals.unit: {times.given} makes rows {interval_s:,} s apart"
+        return interval_s, (f"{made}; a unit a thousandth of it would make them {interval_s // 1000:,} s apart",)
+    return interval_s, ()
 
 
 def _from_plain_counts(rows: TraceRows, reading: Reading) -> Trace:
+    _refuse_unit(rows, reading, "plain-counts has no times")
     if rows.n_columns != 1:
         line, cells = rows.row(0)
         raise TraceError(
@@ -585,7 +660,7 @@ def _dense(
     """
     _check_whole(rows, counts, -1, column)
     _check_most(rows, counts, MAX_RATE_RPS * interval_s, column)
-    _check_span(rows.name, float(places[-1]) * interval_s)
+    _check_span(rows.name, float(places[-1]) * interval_s, None)
     notes = _running_total(rows, counts, order, column, reading)
     found = np.full(int(places[-1]) + 1, np.nan)
     found[places] = counts[order]
@@ -707,11 +782,10 @@ def _from_azure(rows: TraceRows, reading: Reading) -> Trace:
             f"{rows.name} line {line}: {quoted(rows.separator.join(cells))} is not the header "
             "TIMESTAMP,ContextTokens,GeneratedTokens, which the Azure format needs in full"
         )
-    times = rows.columns(["TIMESTAMP", None, None])[:, 0]
-    per_s, unit = _ticks(rows, times)
-    order = _order(rows, times, reading.sort, "TIMESTAMP", strictly=False)
+    times = times_in(rows, _raw_times(rows, "TIMESTAMP"), reading.unit)
+    order = _order(rows, times.values, reading.sort, "TIMESTAMP", strictly=False)
     # In whole microseconds: a time never moves to another second by rounding.
-    return _from_times(rows, (times[order] - times[order[0]]) / per_s, order, reading, unit)
+    return _from_times(rows, times, order, float(times.values[order[0]]), reading)
 
 
 def _from_timestamps(rows: TraceRows, reading: Reading) -> Trace:
@@ -724,27 +798,64 @@ def _from_timestamps(rows: TraceRows, reading: Reading) -> Trace:
             "them; arrivals.format: counts, timestamp-counts and rates read such columns"
         )
     # Other columns say something of the request; only a given format gets here with any.
-    times = rows.columns([column, *[None] * (rows.n_columns - 1)])[:, 0]
-    per_s, unit = _ticks(rows, times)
-    order = _order(rows, times, reading.sort, column, strictly=False)
-    begin = math.floor(times[order[0]] / per_s) * per_s
-    trace = _from_times(rows, (times[order] - begin) / per_s, order, reading, unit)
-    return replace(trace, notes=(*trace.notes, *_unit_taken(rows, float(times[order[0]]), reading)))
+    raw = _raw_times(rows, column)
+    _refuse_rows_of_metrics(rows)
+    times = times_in(rows, raw, reading.unit)
+    order = _order(rows, times.values, reading.sort, column, strictly=False)
+    begin = math.floor(times.values[order[0]] / times.per_s) * times.per_s
+    return _from_times(rows, times, order, begin, reading)
 
 
-def _from_times(
-    rows: TraceRows, times_s: FloatArray, order: IntArray, reading: Reading, unit: tuple[str, ...]
-) -> Trace:
-    _check_span(rows.name, float(times_s[-1]))
+_METRICS = ("metric_name", "metric", "measurement", "_measurement", "_field")
+"""How load generators and databases call the column that says which figure of a request a row is."""
+
+
+def _refuse_rows_of_metrics(rows: TraceRows) -> None:
+    """Refuse a table with rows for several figures of each request, which are not as many requests.
+
+    Raises:
+        TraceError: It is one.
+    """
+    header = ["", *(name.lower() for name in rows.series)]
+    place = next((header.index(name) for name in _METRICS if name in header), None)
+    if place is None:
+        return
+    every = replace(rows, chosen=None)
+    found = dict.fromkeys(cells[place] for _, cells in every.rows())
+    if len(found) > 1:
+        shown = ", ".join([*found][:4]) + (" …" if len(found) > 4 else "")
+        raise TraceError(
+            f"{rows.name}: the rows are of {len(found):,} figures, by {quoted(header[place])} ({shown}), so that not "
+            "each is a request; keep those of one that has a row a request, as http_reqs of k6; see docs/traces.md"
+        )
+
+
+def _from_times(rows: TraceRows, times: Times, order: IntArray, begin: float, reading: Reading) -> Trace:
+    """The trace of requests at the times, in their ``order``, which begins at the time ``begin``."""
+    times_s = (times.values[order] - begin) / times.per_s
+    span_s = float(times_s[-1] - times_s[0])
+    doubt = None if times.is_told else other_readings(times_s.size, span_s)
+    if doubt:
+        raise TraceError(f"{rows.name}: its times do not say their unit: {doubt}")
+    _check_span(rows.name, float(times_s[-1]), times)
+    odd = () if times.given is None or times.notes else odd_unit(times_s.size, span_s, times.given)
     counts = seconds_of_times(times_s, 1)
     if counts.max() > MAX_RATE_RPS:
         raise TraceError(f"{rows.name}: {counts.max():,} requests in one second; at most {MAX_RATE_RPS:,} are allowed")
+    trace = _without_silences(rows, Trace(rows.name, counts, times_s), order, reading)
+    return replace(trace, notes=(*times.notes, *odd, *trace.notes, *_unit_taken(times)))
+
+
+def _without_silences(rows: TraceRows, trace: Trace, order: IntArray, reading: Reading) -> Trace:
+    """The trace with silences far from usual named, and filled as asked."""
+    counts, times_s = trace.counts, trace.times_s
+    assert times_s is not None
     places = unusual_silences(times_s)
     # Whole seconds inside each silence.
     start = np.floor(times_s[places]).astype(np.int64) + 1
     runs = GapRuns(start, np.floor(times_s[places + 1]).astype(np.int64) - start)
     if not runs.total:
-        return Trace(rows.name, counts, times_s, unit)
+        return trace
 
     def begin(gap: int) -> str:
         line, cells = rows.row(int(order[places[gap]]))
@@ -753,48 +864,25 @@ def _from_times(
     words = f"a silence far from usual: {described(runs, counts.size, begin)}"
     if reading.gaps is None:
         words += "; arrivals.gaps: zero says that none came, interpolate fills it"
-        return Trace(rows.name, counts, times_s, (*unit, words))
+        return replace(trace, notes=(words,))
     filled, word = _filled(rows.name, counts, runs, reading.gaps, words)
     added = filled - counts
     seconds = np.repeat(np.arange(added.size), added)
     within = np.arange(seconds.size) - np.repeat(np.cumsum(added) - added, added)
     times_s = np.sort(np.concatenate([times_s, seconds + (within + 0.5) / np.repeat(added, added)]))
-    return Trace(rows.name, filled, times_s, (*unit, word))
+    return Trace(rows.name, filled, times_s, (word,))
 
 
 # --- times
 
-_EPOCH_FROM = 1e8
-"""Numbers from here on are seconds of the epoch (March 1973)."""
 
-_MILLISECONDS_FROM = 1e11
-"""Numbers from here on are milliseconds of the epoch; as seconds they would lie in the year 5138."""
-
-_UNITS = ((1e17, 1_000_000_000, "nano"), (1e14, 1_000_000, "micro"), (_MILLISECONDS_FROM, 1_000, "milli"))
-"""From which number on times are of which unit, and how many of it make a second."""
-
-
-def _ticks(rows: TraceRows, times: FloatArray) -> tuple[int, tuple[str, ...]]:
-    """How many of the times' unit make a second, and a note on the unit where it had to be told from their size."""
-    if rows.has_instants:
-        return 1_000_000, ()
-    for least, per_s, prefix in _UNITS:
-        if times.min() >= least:
-            return per_s, (f"times are taken for {prefix}seconds of the epoch",)
-    return 1, ()
-
-
-def _is_of_unknown_unit(rows: TraceRows, first: float) -> bool:
-    """Whether neither the times' size nor their name tells their unit; ``first`` is the earliest."""
-    if rows.has_instants or first >= _EPOCH_FROM:
-        return False
-    return rows.header is None or not any(_SAYS_SECONDS.fullmatch(word) for word in words_of(rows.header[0]))
-
-
-def _unit_taken(rows: TraceRows, first: float, reading: Reading) -> tuple[str, ...]:
+def _unit_taken(times: Times) -> tuple[str, ...]:
     """A note that times are taken for seconds, where nothing says so."""
-    is_taken = reading.format is None and _is_of_unknown_unit(rows, first)
-    return ("times are taken for seconds, which neither their size nor a header says",) if is_taken else ()
+    return (
+        ()
+        if times.is_told
+        else ("times are taken for seconds, which neither their size nor a header says (arrivals.unit: s does)",)
+    )
 
 
 def _order(rows: TraceRows, times: FloatArray, sort: bool, column: str, *, strictly: bool) -> IntArray:
@@ -820,9 +908,19 @@ def _order(rows: TraceRows, times: FloatArray, sort: bool, column: str, *, stric
     return order
 
 
-def _check_span(name: str, span_s: float) -> None:
+def _check_span(name: str, span_s: float, times: Times | None) -> None:
+    """Refuse what is longer than :data:`MAX_SPAN_S`.
+
+    Raises:
+        TraceError: It is; says what to do about the unit, where there are ``times``.
+    """
     if span_s >= MAX_SPAN_S:
+        hint = "times are in seconds"
+        if times is not None and times.given is not None:
+            hint = f"arrivals.unit is {times.given}"
+        elif times is not None and not times.is_told:
+            hint = "times are taken for seconds (arrivals.unit: ms, us or ns)"
         raise TraceError(
             f"{name}: {_shown(span_s)} s lie between its first and last line; at most {MAX_SPAN_S} (366 days) are "
-            "allowed, and times are in seconds"
+            f"allowed, and {hint}"
         )

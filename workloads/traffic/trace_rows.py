@@ -1,7 +1,8 @@
 """The rows of a delimited text file: a header or none, and cells that are numbers or times, each with its line.
 
 Commas, semicolons and tabs separate; cells may be quoted; a first line ``sep=;``, as spreadsheets write it, is obeyed.
-Of several series beside a time, one is chosen by its name.
+Of several columns, that of the times is the first or the one that is named; of several series beside it, one is chosen
+by its name.
 """
 
 from __future__ import annotations
@@ -43,13 +44,15 @@ class TraceRows:
 
     Attributes:
         name: The file's, for messages.
-        text: All of it.
+        text: All of it, perhaps below a line that the file has not.
         separator: Between cells.
         names: The cells of the line above the first row; ``None`` where the first line is a row.
         n_above: Lines above the first row; the last of them is the header, if there is one.
         n_cells: Cells of the first line.
-        has_instants: Whether the first row begins with a date and a time rather than with a number.
+        has_instants: Whether the first row's time is a date and a time rather than a number.
         chosen: The place of the one series that is read beside the times; ``None``: all cells are read.
+        time: The place of the times; they are read first.
+        n_made: Lines at the top that the file has not, whose numbers are not counted.
     """
 
     name: str
@@ -60,6 +63,8 @@ class TraceRows:
     n_cells: int
     has_instants: bool
     chosen: int | None = None
+    time: int = 0
+    n_made: int = 0
 
     @property
     def header(self) -> tuple[str, ...] | None:
@@ -76,8 +81,15 @@ class TraceRows:
         """Whether a line between two rows holds nothing, or empty quotation marks."""
         return re.search(r'\n[ \t"]*\n', _lines(self.text, self.n_above).read().rstrip()) is not None
 
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names of all cells but the times', as they are written; none without a header."""
+        return () if self.names is None else tuple(_without(self.names, self.time))
+
     def _read(self, cells: Sequence[str]) -> Sequence[str]:
-        return cells if self.chosen is None else (cells[0], cells[self.chosen])
+        if self.chosen is not None:
+            return cells[self.time], cells[self.chosen]
+        return (cells[self.time], *_without(cells, self.time)) if self.time else cells
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Each row's line and cells, stripped; blank lines are left out.
@@ -90,18 +102,22 @@ class TraceRows:
             try:
                 cells = next(reader, None)
             except csv.Error as error:
-                line = self.n_above + reader.line_num
+                line = self._line(reader.line_num)
                 raise TraceError(f"{self.name} line {line}: {error}; is a quotation mark left open?") from None
             if cells is None:
                 return
             if len(cells) > 1 or (cells and cells[0].strip()):
-                line = self.n_above + reader.line_num
+                line = self._line(reader.line_num)
                 if len(cells) != self.n_cells:
                     raise TraceError(
                         f"{self.name} line {line}: {quoted(self.separator.join(cells))} has {len(cells)} columns; "
                         f"{self.n_cells} are needed, as in the first line"
                     )
                 yield line, [cell.strip() for cell in self._read(cells)]
+
+    def _line(self, number: int) -> int:
+        """The number in the file of a line below the header."""
+        return self.n_above + number - self.n_made
 
     def row(self, index: int) -> tuple[int, list[str]]:
         """The line and the cells of one row.
@@ -130,7 +146,8 @@ class TraceRows:
                 f"{self.name} line {line}: {quoted(self.separator.join(cells))} has {len(cells)} columns; "
                 f"{len(names)} are needed"
             )
-        found = None if self.has_instants or None in names or self.chosen is not None else self._fast()
+        is_other = self.has_instants or None in names or self.chosen is not None or self.time > 0
+        found = None if is_other else self._fast()
         if found is None:
             found = self._slow(names, blanks)
         if not len(found):
@@ -174,11 +191,15 @@ class TraceRows:
         return np.array(found, dtype=np.float64).reshape(-1, len(names))
 
 
-def trace_rows(name: str, text: str, column: str | None = None) -> TraceRows:
+def trace_rows(
+    name: str, text: str, column: str | None = None, time_column: str | None = None, n_made: int = 0
+) -> TraceRows:
     """The rows of the text; with ``column`` only the times and the series of that name are read.
 
+    ``time_column`` has the times, by default the first; ``n_made`` lines at the top are not the file's.
+
     Raises:
-        TraceError: There is no row, or not one such series.
+        TraceError: There is no row, or not one such column.
     """
     filled = ((line, content) for line, content in enumerate(_lines(text, 0), 1) if content.strip())
     head = list(islice(filled, 3))
@@ -191,13 +212,34 @@ def trace_rows(name: str, text: str, column: str | None = None) -> TraceRows:
     separator = separator or next((one for one in "\t;" if len(_cells(head[0][1], one)) > 1), ",")
     first = _cells(head[0][1], separator)
     if is_number(first[0]) or is_instant(first[0]):
-        if column is not None:
-            raise TraceError(f"{name}: arrivals.column is {quoted(column)}; the file has no header with names")
+        for key, value in (("column", column), ("time_column", time_column)):
+            if value is not None:
+                raise TraceError(f"{name}: arrivals.{key} is {quoted(value)}; the file has no header with names")
         return TraceRows(name, text, separator, None, head[0][0] - 1, len(first), is_instant(first[0]))
-    below = _cells(head[1][1], separator)[0] if len(head) > 1 else ""
-    chosen = None if column is None else 1 + place_of(name, [(cell,) for cell in first[1:]], column)
+    time = 0 if time_column is None else _time_place(name, first, time_column)
+    below = [*(_cells(head[1][1], separator) if len(head) > 1 else ()), *[""] * len(first)][time]
+    chosen = None
+    if column is not None:
+        places = [place for place in range(len(first)) if place != time]
+        chosen = places[place_of(name, [(first[place],) for place in places], column)]
     has_instants = is_instant(below) and not is_number(below)
-    return TraceRows(name, text, separator, tuple(first), head[0][0], len(first), has_instants, chosen)
+    return TraceRows(name, text, separator, tuple(first), head[0][0], len(first), has_instants, chosen, time, n_made)
+
+
+def _time_place(name: str, names: Sequence[str], time_column: str) -> int:
+    """The place of the column of times that the config names."""
+    known = spelled_as(time_column, names)
+    if names.count(known) == 1:
+        return names.index(known)
+    shown = listed(names)
+    if known in names:
+        raise TraceError(f"{name}: arrivals.time_column is {quoted(known)}, as several columns are called: {shown}")
+    hint = did_you_mean(time_column, names)
+    raise TraceError(f"{name}: arrivals.time_column is {quoted(time_column)}{hint}; its columns: {shown}")
+
+
+def _without(cells: Sequence[str], place: int) -> Iterator[str]:
+    return (cell for at, cell in enumerate(cells) if at != place)
 
 
 def place_of(name: str, series: Sequence[Sequence[str]], column: str | None) -> int:
@@ -219,15 +261,19 @@ def place_of(name: str, series: Sequence[Sequence[str]], column: str | None) -> 
     fitting = by_name or [place for place, names in enumerate(series) if wanted in names]
     if len(fitting) == 1:
         return fitting[0]
-    shown = ", ".join(repr(series[place][0]) for place in (fitting or range(len(series)))[:_MOST_NAMED])
-    if len(fitting or series) > _MOST_NAMED:
-        shown += f" and {len(fitting or series) - _MOST_NAMED} more"
+    shown = listed([series[place][0] for place in (fitting or range(len(series)))])
     if column is None:
         raise TraceError(f"{name}: it has {len(series)} series; arrivals.column chooses one of {shown}")
     if fitting:
         raise TraceError(f"{name}: arrivals.column is {quoted(column)}, as {len(fitting)} series are called: {shown}")
     hint = did_you_mean(column, known)
     raise TraceError(f"{name}: arrivals.column is {quoted(column)}{hint}; its series: {shown or 'none'}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names as a refusal shows them."""
+    shown = ", ".join(map(repr, names[:_MOST_NAMED]))
+    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
 
 
 def _lines(text: str, n_skipped: int) -> io.StringIO:

@@ -17,6 +17,7 @@ from tests.seeds import examples
 from workloads.errors import TraceError
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.trace_file import Reading, TraceFormat, read_trace
+from workloads.traffic.trace_times import TimeUnit
 
 BEGIN = 1_715_342_400
 """2024-05-10 12:00:00 UTC."""
@@ -227,10 +228,202 @@ EXPORTS = {
     "A step that varies": Export("Time,rps\n0,5\n15,6\n31,7\n45,8\n", "one interval of whole seconds"),
     "nginx: combined": Export(log('127.0.0.1 - - [{clf}] "GET / HTTP/1.1" 200 612 "-" "curl (KHTML, x)"'), "docs/tr"),
     "Apache: common": Export(log('10.0.0.1 - bob [{clf}] "GET / HTTP/1.0" 200 2326'), "an access log"),
-    "nginx: JSON lines": Export(log('{{"time": "{iso}", "status": 200}}'), "docs/traces.md"),
     "nginx: $msec alone": Export(log("{msec}"), true=200),
     "nginx: $time_iso8601 alone": Export(log("{iso}"), true=200),
 }
+
+
+AS_REQUESTS = Reading(TraceFormat.TIMESTAMPS)
+AS_MS = Reading(TraceFormat.TIMESTAMPS, unit=TimeUnit.MS)
+SORTED = Reading(TraceFormat.TIMESTAMPS, sort=True)
+OFFSETS_MS = [2_999 * (n // 6) + n % 6 // 3 for n in range(126)]
+"""When requests came, in milliseconds since the begin, as LLM traces have it."""
+
+
+def lines(*objects: Mapping[str, object]) -> str:
+    return "".join(f"{json.dumps(one)}\n" for one in objects)
+
+
+def rows(names: str, *cells: Sequence[object]) -> str:
+    return "\n".join([names, *(",".join(map(str, row)) for row in cells), ""])
+
+
+def k6(*figures: str) -> str:
+    """What ``k6 run --out csv=FILE`` writes of 60 requests, of these figures alone."""
+    names = "metric_name,timestamp,metric_value,check,error,method,name,status,extra_tags"
+    cells = ((name, BEGIN + n // 3, n / 7, "", "", "GET", "http://a/", 200, "") for n in range(60) for name in figures)
+    return rows(names, *cells)
+
+
+def vegeta(n: int) -> dict[str, object]:
+    at = (n * 7 % 60) / 3  # in the order of answers
+    return {
+        "attack": "",
+        "seq": n,
+        "code": 200,
+        "timestamp": f"2024-05-10T12:00:{at:012.9f}+02:00",
+        "latency": 2_000_000,
+    }
+
+
+TOOLS = {
+    "k6.csv": Export(k6("http_reqs"), "the time comes first: put 'timestamp' before the others", true=60),
+    "k6-all.csv": Export(
+        k6("http_reqs", "http_req_duration", "http_req_waiting"), "or say arrivals.time_column: timestamp", true=60
+    ),
+    "run_stats_history.csv": Export(
+        rows(
+            "Timestamp,User Count,Type,Name,Requests/s,Failures/s,50%,99%,100%,Total Request Count",
+            *((BEGIN + n, 10, "", "Aggregated", n % 5 + 0.5, 0, "N/A", "N/A", "N/A", 3 * n) for n in range(40)),
+        ),
+        "arrivals.column chooses one of 'User Count', 'Type', 'Name', 'Requests/s'",
+        Reading(column="Requests/s"),
+        100,
+    ),
+    "wrk.txt": Export(
+        "Running 30s test @ http://127.0.0.1:8080/\n  12 threads and 400 connections\nRequests/sec: 748.90\n",
+        "docs/traces.md",
+        true=0,
+    ),
+    "vegeta.csv": Export(
+        "".join(
+            f"{(BEGIN * 1000 + 331 * (n * 7 % 60)) * 10**6},200,2000000,0,5,,aGk=,,{n},GET,u,\n" for n in range(60)
+        ),
+        "opens no known kind of trace",
+        SORTED,
+        60,
+    ),
+    "vegeta.json": Export(lines(*map(vegeta, range(60))), "format: timestamps takes each row for a", SORTED, 60),
+    "hey.csv": Export(
+        rows(
+            "response-time,DNS+dialup,DNS,Request-write,Response-delay,Response-read,status-code,offset",
+            *((0.05, 0.001, 0.0, 0.0, 0.04, 0.0, 200, f"{(n * 7 % 60) / 4:.4f}") for n in range(60)),
+        ),
+        "docs/traces.md",
+        Reading(TraceFormat.TIMESTAMPS, sort=True, unit=TimeUnit.S, time_column="offset"),
+        60,
+    ),
+    "access.json": Export(log('{{"time": "{iso}", "status": 200}}'), "format: timestamps takes", SORTED, 200),
+    "msec.log": Export(log("{msec}"), true=200),
+    "prometheus.json": Export(prometheus([({}, by(15))], 15), "rates takes them", AS_RATES),
+    "azure-2023.csv": Export(
+        rows(
+            "TIMESTAMP,ContextTokens,GeneratedTokens",
+            *((f"2023-11-16 18:17:{n // 2:02d}.9799600", 9, 5) for n in range(99)),
+        ),
+        true=99,
+    ),
+    "azure-2025.csv": Export(
+        rows(
+            "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens",
+            *((f"2024-10-15 12:00:{n // 2:02d}.25", 1, 9, 5) for n in range(99)),
+        ),
+        "format: timestamps takes each row for a request all the same",
+        AS_REQUESTS,
+        99,
+    ),
+    "azure-functions.txt": Export(
+        rows("app,func,end_timestamp,duration", *((f"a{n % 3}", "f", n * 7 % 60 / 4, 0.2) for n in range(60))),
+        "put 'end_timestamp' before the others",
+        Reading(TraceFormat.TIMESTAMPS, sort=True, unit=TimeUnit.S, time_column="end_timestamp"),
+        60,
+    ),
+    "burstgpt.csv": Export(
+        rows(
+            "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
+            *((n // 3, "ChatGPT", 9, 5, 14, "Conversation log") for n in range(90)),
+        ),
+        "columns beside the time: arrivals.format: timestamps takes each row for a request, 90 in all; or",
+        Reading(TraceFormat.TIMESTAMPS, unit=TimeUnit.S),
+        90,
+    ),
+    "mooncake.jsonl": Export(
+        lines(*({"timestamp": ms, "input_length": 6755, "hash_ids": [0, 1, 2]} for ms in OFFSETS_MS)),
+        "format: timestamps takes each row for a request, 126 in all",
+        AS_MS,
+        126,
+    ),
+    "qwen.jsonl": Export(
+        lines(*({"chat_id": n, "timestamp": n / 2, "turn": 1, "hash_ids": [n]} for n in range(60))),
+        "format: timestamps takes each row for a request, 60 in all",
+        Reading(TraceFormat.TIMESTAMPS, unit=TimeUnit.S),
+        60,
+    ),
+    "metrics.jsonl": Export(
+        lines(*({"when": iso(BEGIN + n), "requests": count, "errors": 0} for n, count in enumerate(COUNTS))),
+        "arrivals.column chooses one of 'requests', 'errors'",
+        Reading(column="requests"),
+    ),
+}
+"""What load generators, servers and public traces write, by the names of ``docs/traces.md``."""
+
+FROM_THE_FIELD = {
+    "Relative milliseconds": Export(
+        rows("timestamp,input_length,output_length", *((ms, 9, 5) for ms in OFFSETS_MS)),
+        "seconds make 126 requests over 59,981 s; milliseconds make 126 requests over 60 s; arrivals.unit: s or ms",
+        AS_MS,
+        126,
+    ),
+    "Relative milliseconds, named": Export(
+        rows("timestamp_ms,input_length", *((ms, 9) for ms in OFFSETS_MS)), "format: timestamps", AS_REQUESTS, 126
+    ),
+    "Relative microseconds": Export(
+        "".join(f"{ms * 1000}\n" for ms in OFFSETS_MS[6:]),
+        "arrivals.unit says it: s, ms, us or ns",
+        Reading(unit=TimeUnit.US),
+        120,
+    ),
+    "Counts by milliseconds since the begin": Export(
+        rows("t,requests", *((15_000 * n, count) for n, count in enumerate(COUNTS))),
+        f"({TRUE:,} over 600,000 s, or over 600 s); arrivals.unit: s or ms",
+        Reading(unit=TimeUnit.MS),
+    ),
+    "JSON lines": Export(
+        lines(*({"timestamp": n / 2, "input_length": 10} for n in range(60))), "timestamps takes", AS_REQUESTS, 60
+    ),
+    "JSON lines with blank ones between": Export(
+        lines({"time": iso(BEGIN)}, {"time": iso(BEGIN + 1)}).replace("\n", "\r\n\r\n"), true=2
+    ),
+    "JSON lines, the time by an unknown name": Export(
+        lines(*({"arrival": n / 2, "tokens": 10} for n in range(60))),
+        "no key is known as a time; arrivals.time_column names one of 'arrival', 'tokens'",
+        Reading(TraceFormat.TIMESTAMPS, time_column="Arrival"),
+        60,
+    ),
+    "JSON lines with two times": Export(
+        lines(*({"start_time": n, "end_time": n + 1} for n in range(60))),
+        "2 keys may be the time; arrivals.time_column names one of 'start_time', 'end_time'",
+        Reading(TraceFormat.TIMESTAMPS, time_column="start_time"),
+        60,
+    ),
+    "JSON, a list": Export(json.dumps([{"timestamp": 1}, {"timestamp": 2}]), "jq -c '.[]'"),
+    "Dates of 8 digits": Export(
+        rows("date,requests", *((20240228 + n if n < 2 else 20240299 + n, 86_400) for n in range(4))), true=345_600
+    ),
+    "Dates of 10 digits": Export(
+        rows("timestamp,requests", *((2024051000 + n, 3_600) for n in range(24))), true=86_400
+    ),
+    "Dates of 12 digits": Export(
+        rows("time,requests", *((202405101200 + n, count) for n, count in enumerate(COUNTS))), true=TRUE
+    ),
+    "Dates of 14 digits": Export("".join(f"{20240510120000 + n}\n" for n in range(50)), true=50),
+    "Dates whose hours begin with 1": Export(
+        rows("timestamp,requests", *((2024051001 + n, 5) for n in range(24))),
+        "line 25: '2024051024' is no date of this century, as others are (YYYYMMDDHH, such as 2024051001); write ISO",
+    ),
+    "The count first": Export(
+        rows("requests,timestamp", *((count, BEGIN + n) for n, count in enumerate(COUNTS))),
+        "the time comes first: put 'timestamp' before the others, or say arrivals.time_column: timestamp",
+        Reading(time_column="timestamp"),
+    ),
+    "A size that contradicts the header": Export(
+        rows("timestamp_ms,requests", *((BEGIN + n, 5) for n in range(9))),
+        "says milliseconds, the size of its times seconds of the epoch; arrivals.unit: ms or s says which",
+        Reading(unit=TimeUnit.S),
+        45,
+    ),
+}
+"""What users and projects have reported, each of a kind of its own."""
 
 
 def failures(export: Export, path: Path) -> Iterable[str]:
@@ -250,7 +443,9 @@ def failures(export: Export, path: Path) -> Iterable[str]:
 
 def test_sixty_exports_are_read_exactly_or_refused_with_what_helps(tmp_path: Path) -> None:
     assert len(EXPORTS) >= 60
-    wrong = [f"{name}: {what}" for name, export in EXPORTS.items() for what in failures(export, tmp_path / "trace.csv")]
+    assert len(TOOLS | FROM_THE_FIELD) >= 16
+    every = EXPORTS | TOOLS | FROM_THE_FIELD
+    wrong = [f"{name}: {what}" for name, export in every.items() for what in failures(export, tmp_path / "trace.csv")]
     assert not wrong, "\n".join(wrong)
 
 
