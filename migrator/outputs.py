@@ -3,32 +3,54 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
+from enum import Enum
 from pathlib import Path
 
-from executor.files import open_in_place, write_whole
+from executor.files import open_in_place, open_input, write_whole
 from migrator.errors import MigratorError, OutputError
+from migrator.log.runlog import EVENTS_FILE
+
+_HEAD_BYTES = 4096
+"""Of a file that stands, what says of which kind it is."""
 
 
-def require_writable(option: str, path: Path, *others: Path) -> None:
-    """Refuse a ``path`` that cannot be written, or is one of ``others``, which the command reads or writes as well.
+class Kind(Enum):
+    """What is written: in words, and how each begins. Lines of JSON, as logs and journals have them, are none."""
+
+    PAGE = "an HTML page", re.compile(rb"\s*<!doctype html", re.IGNORECASE)
+    DOCUMENT = "a JSON document", re.compile(rb"\{\n *\"")
+    TABLE = "a CSV table with a header", re.compile(rb"[A-Za-z_][\w.:%-]*(,[\w.:%-]+)+\r?(\n|$)")
+
+
+def require_writable(option: str, path: Path, kind: Kind, *others: Path) -> None:
+    """Refuse a ``path`` that cannot be written, holds something of another kind, or is one of ``others``.
+
+    The command reads or writes ``others`` as well.
 
     Raises:
         MigratorError: Names the option, the file and the reason.
     """
-    reason = _obstacle(path, others)
+    reason = _obstacle(path, others) or _loss(path, kind)
     if reason is not None:
         raise MigratorError(f"{option} {path}: {reason}")
 
 
-def write_output(option: str, path: Path, text: str) -> None:
+def write_output(option: str, path: Path, text: str, kind: Kind | None) -> None:
     """Write ``text``, ended by a line break. If that fails, an earlier file at ``path`` is as it was.
 
     A symbolic link is followed. Files that cannot be replaced by another are written in place: devices, pipes, a file
-    that is open already (``/dev/stdout``), another user's.
+    that is open already (``/dev/stdout``), another user's. A file of another kind is not replaced, nor is a log;
+    without a kind the file is known to be ours.
 
     Raises:
         OutputError: The file cannot be written; names the option, the file and the reason.
+        MigratorError: What it holds would be lost.
     """
+    reason = None if kind is None else _loss(path, kind)
+    if reason is not None:
+        raise MigratorError(f"{option} {path}: {reason}")
     content = text if text.endswith("\n") else text + "\n"
     try:
         if path.exists() and not _can_be_replaced(path):
@@ -37,6 +59,29 @@ def write_output(option: str, path: Path, text: str) -> None:
             write_whole(Path(os.path.realpath(path)), content.encode())
     except OSError as error:
         raise OutputError(f"{option} {path}: cannot be written: {error.strerror or error}") from None
+
+
+def _loss(path: Path, kind: Kind) -> str | None:
+    """Why what stands at ``path`` must not be replaced by an output of the kind; ``None`` if it may be."""
+    if Path(os.path.realpath(path)).name == EVENTS_FILE:
+        return "is the name of a run's log, which no output replaces; another name is needed"
+    if not path.is_file() or _is_output_of_ours(path):
+        return None
+    try:
+        with open_input(path) as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        return f"cannot be read, to see what would be replaced: {error.strerror or error}"
+    what, begins = kind.value
+    if head and begins.match(head) is None:
+        return f"exists and does not begin like {what}, so that it is not replaced; another name is needed"
+    return None
+
+
+def _is_output_of_ours(path: Path) -> bool:
+    """Whether a shell has opened the file as our standard output or standard error."""
+    streams = (stream for stream in (sys.__stdout__, sys.__stderr__) if stream is not None and not stream.closed)
+    return any(os.path.samestat(path.stat(), os.fstat(stream.fileno())) for stream in streams)
 
 
 def _can_be_replaced(path: Path) -> bool:

@@ -223,7 +223,7 @@ def kept(kind: str, text: str) -> Path:
     path = CACHE / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.csv"
     if not path.is_file() or path.read_bytes() != text.encode():
         make_folder(CACHE)
-        write_output(kind, path, text)
+        write_output(kind, path, text, None)
     return path
 
 

@@ -103,7 +103,7 @@ def write_plots(folder: Path, drawn: Mapping[str, str]) -> None:
     """Write the plots into the folder, and remove those of other runs."""
     make_folder(folder)
     for name, text in drawn.items():
-        write_output("plots", folder / name, text)
+        write_output("plots", folder / name, text, None)
     for path in folder.glob("*.svg"):
         if path.name not in drawn:
             path.unlink()
@@ -131,10 +131,10 @@ def main() -> None:
         studies = sections or [one.name for one in STUDIES if is_full]
         found = document(experiments, traces, command, studies)
         drawn, texts = plots(found), pages(found)
-        write_output("results", RESULTS, as_text(found))
+        write_output("results", RESULTS, as_text(found), None)
         write_plots(PLOTS, drawn)
         for name, text in texts.items():
-            write_output("results", PAGES / name, text)
+            write_output("results", PAGES / name, text, None)
     except OutputError as error:
         print(error, file=sys.stderr)
         sys.exit(1)

@@ -105,5 +105,5 @@ def _kept(one: Study) -> object:
             print(f"{path}: damaged; what it held is made anew", file=sys.stderr)
     print(f"study: {one.name}", file=sys.stderr)
     make_folder(CACHE)
-    write_output("the cache", path, json.dumps(one.made()))
+    write_output("the cache", path, json.dumps(one.made()), None)
     return json.loads(path.read_bytes())

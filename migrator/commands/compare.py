@@ -16,7 +16,7 @@ from migrator.config import files_in, read_config
 from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.inputs import assemble, unmoved_by_load, warnings_of
-from migrator.outputs import require_writable, write_output
+from migrator.outputs import Kind, require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
@@ -79,9 +79,9 @@ def compare_command(
     asked = [read_config(path, assignments or (), windows=windows, load=load, profiles=table) for path in configs]
     inputs = [*configs, *(file for config in asked for file in files_in(config))]
     if out is not None:
-        require_writable("--out", out, *inputs)
+        require_writable("--out", out, Kind.DOCUMENT, *inputs)
     if plot is not None:
-        require_writable("--plot", plot, *inputs, *([] if out is None else [out]))
+        require_writable("--plot", plot, Kind.PAGE, *inputs, *([] if out is None else [out]))
         require_plot_extra()
     matches: list[Match] = []
     warnings: list[str] = []
@@ -97,9 +97,9 @@ def compare_command(
     scores = told_apart(_scores(wanted, min(jobs or n_cores(), len(wanted))), len(matches))
     document = comparison_to_json(scores, segments, stride)
     if out is not None:
-        write_output("--out", out, json.dumps(document, indent=2, allow_nan=False))
+        write_output("--out", out, json.dumps(document, indent=2, allow_nan=False), Kind.DOCUMENT)
     if plot is not None:
-        write_output("--plot", plot, comparison_to_html(scores, fairness, stride))
+        write_output("--plot", plot, comparison_to_html(scores, fairness, stride), Kind.PAGE)
     if as_json:
         print_json(document)
     else:

@@ -16,7 +16,7 @@ from migrator.errors import MigratorError
 from migrator.inputs import assemble
 from migrator.log.diff import diff_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
-from migrator.outputs import write_output
+from migrator.outputs import Kind, write_output
 from migrator.views.as_json import diff_to_json
 from migrator.views.diff import print_diff
 from migrator.views.run_page import diff_to_html
@@ -59,7 +59,7 @@ def diff_command(
         longer = one if one.header.windows >= against.header.windows else against
         found = diff_of(one, against, _known(longer))
     if html is not None:
-        write_output("--html", html, diff_to_html(found, str(run), str(other)))
+        write_output("--html", html, diff_to_html(found, str(run), str(other)), Kind.PAGE)
     if as_json:
         print_json(diff_to_json(found))
     else:

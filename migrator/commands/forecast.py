@@ -27,7 +27,7 @@ from migrator.evaluation import SeriesError, Terms, evaluate, methods_of, read_s
 from migrator.execution.foresight import Foresight, observe
 from migrator.extras import lacking
 from migrator.inputs import assemble
-from migrator.outputs import write_output
+from migrator.outputs import Kind, write_output
 from migrator.views.forecast import (
     ShownForecast,
     evaluations_to_html,
@@ -109,7 +109,7 @@ def eval_command(
         name, reason = next(iter(evaluations[0].left_out.items()))
         raise SeriesError(f"{series[0].name}: no method could be tested; {name}: {reason}")
     if plot is not None:
-        write_output("--plot", plot, evaluations_to_html(evaluations))
+        write_output("--plot", plot, evaluations_to_html(evaluations), Kind.PAGE)
     if as_json:
         print_json(evaluations_to_json(evaluations))
     else:
@@ -198,7 +198,7 @@ def show_command(
         require_page(plot, config, *files_in(asked), option="--plot")
     shown = _forecast_of(asked, config, window)
     if plot is not None:
-        write_output("--plot", plot, shown_to_html(shown))
+        write_output("--plot", plot, shown_to_html(shown), Kind.PAGE)
     if as_json:
         print_json(shown_to_json(shown))
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from migrator.console import warn
 from migrator.errors import LogError
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
-from migrator.outputs import require_writable, write_output
+from migrator.outputs import Kind, require_writable, write_output
 from migrator.views.page import require_plot_extra
 
 AGAINST = "against"
@@ -27,7 +27,7 @@ def require_page(path: Path, *inputs: Path, run: Path | None = None, option: str
     if run is not None and path.parent == run and path.name not in (EVENTS_FILE, CONFIG_FILE, AGAINST):
         return  # the folder is made when the run has a plan, and is its own
     files = [file for one in inputs for file in (one, one / EVENTS_FILE, one / CONFIG_FILE)]
-    require_writable(option, path, *files)
+    require_writable(option, path, Kind.PAGE, *files)
 
 
 def write_page(path: Path, folder: Path, from_s: int = 0, to_s: int | None = None) -> None:
@@ -45,4 +45,4 @@ def write_page(path: Path, folder: Path, from_s: int = 0, to_s: int | None = Non
             rival = read_log(folder / AGAINST)
         except LogError as error:
             warn(f"left out of the page: {error}")
-    write_output("--html", path, run_to_html(read_log(folder), rival, from_s, to_s))
+    write_output("--html", path, run_to_html(read_log(folder), rival, from_s, to_s), Kind.PAGE)

@@ -21,7 +21,7 @@ from migrator.inputs import assemble
 from migrator.log.changes import with_overhead_of_run
 from migrator.log.records import Assumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
-from migrator.outputs import require_writable, write_output
+from migrator.outputs import Kind, require_writable, write_output
 from migrator.provenance import provenance
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.emit import Emitted, Form, emitted
@@ -296,9 +296,10 @@ def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
 
 def _check_out(shown: PlanOutput, *inputs: Path) -> None:
     if shown.out is not None:
-        require_writable("--out", shown.out, *inputs)
+        require_writable("--out", shown.out, Kind.DOCUMENT, *inputs)
     if shown.problem_out is not None:
-        require_writable("--problem-out", shown.problem_out, *inputs, *([shown.out] if shown.out else []))
+        beside = [shown.out] if shown.out else []
+        require_writable("--problem-out", shown.problem_out, Kind.DOCUMENT, *inputs, *beside)
 
 
 def _check_step(shown: PlanOutput, n_steps: int, origin: Path) -> None:
@@ -310,9 +311,9 @@ def _show(what: Emitted, shown: PlanOutput, notes: Sequence[tuple[str, str]], ex
     """Write, print and explain the plan as asked; ``extra`` are more fields of its JSON."""
     problem, plan = what.problem, what.plan
     if shown.problem_out is not None:
-        write_output("--problem-out", shown.problem_out, problem_text(problem))
+        write_output("--problem-out", shown.problem_out, problem_text(problem), Kind.DOCUMENT)
     if shown.out is not None:
-        write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False))
+        write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False), Kind.DOCUMENT)
     has_plan = plan.status.has_plan
     if shown.emit is not None:
         typer.echo(emitted(shown.emit, what) if has_plan else "", nl=False)

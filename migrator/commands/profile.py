@@ -35,7 +35,7 @@ from migrator.commands.where import mind_other_managers, state_folder
 from migrator.console import escape, note, output, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.execution.real import RealGpu
-from migrator.outputs import require_writable, write_output
+from migrator.outputs import Kind, require_writable, write_output
 from migrator.profiling.record import (
     Figure,
     Figures,
@@ -147,7 +147,7 @@ def profile_command(
     twice = next((item.model for item in asked_for if [i.model for i in asked_for].count(item.model) > 1), None)
     if twice is not None:
         raise MigratorError(f"model {twice} is given twice; a table holds it once")
-    require_writable("--out", out)
+    require_writable("--out", out, Kind.TABLE)
     require_live(asked_for if other is None else [*asked_for, other])
     folder = state or state_folder()
     with _opened(gpu, index, folder, beside_others=beside_others) as (real, label), TemporaryDirectory() as files:
@@ -230,7 +230,7 @@ def _tell(gpu: DriverGpu, label: str, asked: MeasuringPlan, plan: Sequence[Stage
     warn_of((*_disturbed(gpu, found), *_reversed(gpu, found), *_unsure(turns)))
     text = text_of(list(rows(gpu.model, f"migrator profile, {label}", asked.profiles, found, record, turns)))
     warn_of(parse_profiles(str(out), text).warnings)
-    write_output("--out", out, text)
+    write_output("--out", out, text, Kind.TABLE)
     record.finish()
     output().print(f"written to {escape(str(out))}: for [bold]profiles:[/] in a config", soft_wrap=True)
 

@@ -17,7 +17,7 @@ from migrator.config import Config, files_in, read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
 from migrator.inputs import assemble, warnings_of
-from migrator.outputs import require_writable, write_output
+from migrator.outputs import Kind, require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import sweep_to_html
@@ -126,10 +126,14 @@ def whatif_command(
     sweep = Sweep(base.name, forecast, grid, outcomes, notes)
     document = sweep_to_json(sweep, found, confirmed)
     if out is not None:
-        text = sweep_to_csv(sweep, found) if out.suffix == ".csv" else json.dumps(document, indent=2, allow_nan=False)
-        write_output("--out", out, text)
+        text = (
+            sweep_to_csv(sweep, found)
+            if _kind_of(out) is Kind.TABLE
+            else json.dumps(document, indent=2, allow_nan=False)
+        )
+        write_output("--out", out, text, _kind_of(out))
     if plot is not None:
-        write_output("--plot", plot, sweep_to_html(sweep, found, confirmed))
+        write_output("--plot", plot, sweep_to_html(sweep, found, confirmed), Kind.PAGE)
     if as_json:
         print_json(document)
     else:
@@ -270,14 +274,18 @@ def _notes(config: Config) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _kind_of(out: Path) -> Kind:
+    return Kind.TABLE if out.suffix == ".csv" else Kind.DOCUMENT
+
+
 def _check_files(out: Path | None, plot: Path | None, *inputs: Path) -> None:
     """Refuse files that cannot be written, before anything is solved."""
     if out is not None and out.suffix not in (".json", ".csv"):
         raise MigratorError(f"--out {out}: a name that ends in .json or .csv is needed")
     if out is not None:
-        require_writable("--out", out, *inputs)
+        require_writable("--out", out, _kind_of(out), *inputs)
     if plot is not None:
-        require_writable("--plot", plot, *inputs, *([] if out is None else [out]))
+        require_writable("--plot", plot, Kind.PAGE, *inputs, *([] if out is None else [out]))
         require_plot_extra()
 
 
