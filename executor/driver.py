@@ -148,7 +148,7 @@ class DriverGpu(ABC):
         Raises:
             GpuError: As the driver says; nothing stands that did not before.
             PartialChangeError: Something stands all the same.
-            UnsureChangeError: The driver does not say what stands, or a whole instance does, ours or another's.
+            UnsureChangeError: The driver does not say what stands, or an instance does that it has not called made.
         """
         own, self._named = own_placement(self, placement), None
         before = {item.gi_id for item in self.instances()}
@@ -157,10 +157,9 @@ class DriverGpu(ABC):
         except GpuError as error:
             self._undo_creation(own, before, error)
             raise
-        made = next(
-            (i for i in self._standing_after(f"{own} was to be made", accepted=True) if i.placement == own), None
-        )
-        if made is None:
+        standing = self._standing_after(f"{own} was to be made", made_id=self._named)
+        made = next((item for item in standing if item.placement == own and item.gi_id not in before), None)
+        if made is None or self._named not in (None, made.gi_id):
             raise DriverError(f"{own} was made, and is gone again: somebody else has destroyed it")
         return made
 
@@ -180,7 +179,7 @@ class DriverGpu(ABC):
             self._destroy(gi_id)
         except GpuError as error:
             what, refused = str(error), error
-        left = self._found_after(what, gi_id, accepted=refused is None)
+        left = self._found_after(what, gi_id)
         if left is None or left.placement != before.placement or (left.is_whole and left.uuid != before.uuid != ""):
             return  # whatever the driver said of it; what has its id now is another's
         failed = refused or DriverError(f"{what}, and stands, though the driver has not refused")
@@ -205,7 +204,7 @@ class DriverGpu(ABC):
             self._create_compute(gi_id)
         except GpuError as error:
             what, refused = str(error), error
-        made = self._found_after(what, gi_id, accepted=refused is None)
+        made = self._found_after(what, gi_id, made_id=gi_id if refused is None else None)
         if made is not None and made.is_whole:
             return made  # whatever the driver said of it
         raise refused or InstanceNotFoundError(f"{what}, and is gone: somebody else has destroyed it")
@@ -229,16 +228,16 @@ class DriverGpu(ABC):
     def _create_compute(self, gi_id: int) -> None:
         """Make the compute instance that takes the whole GPU instance."""
 
-    def _standing_after(self, what: str, *, accepted: bool = False) -> tuple[GpuInstance, ...]:
+    def _standing_after(self, what: str, *, made_id: int | None = None) -> tuple[GpuInstance, ...]:
         """All GPU instances, after a change that may have been made; ``what`` says which."""
         try:
             return self.instances()
         except GpuError as error:
             told = f"{what}; what stands now is not known: {error}"
-            raise UnsureChangeError(told, was_accepted=accepted) from error
+            raise UnsureChangeError(told, made_id=made_id) from error
 
-    def _found_after(self, what: str, gi_id: int, *, accepted: bool = False) -> GpuInstance | None:
-        return next((item for item in self._standing_after(what, accepted=accepted) if item.gi_id == gi_id), None)
+    def _found_after(self, what: str, gi_id: int, *, made_id: int | None = None) -> GpuInstance | None:
+        return next((item for item in self._standing_after(what, made_id=made_id) if item.gi_id == gi_id), None)
 
     def _standing(self, gi_id: int) -> GpuInstance:
         found = next((item for item in self.instances() if item.gi_id == gi_id), None)
@@ -251,20 +250,20 @@ class DriverGpu(ABC):
 
         Raises:
             PartialChangeError: It would not go.
-            UnsureChangeError: It is whole, and the driver did not name it: another program may have made it meanwhile.
+            UnsureChangeError: The driver did not name it: another program may have made it meanwhile.
         """
         if isinstance(error, InsufficientResourcesError):
             return  # without room nothing was made: another program was faster, and may not be done yet
-        standing = self._standing_after(str(error))
+        standing = self._standing_after(str(error), made_id=self._named)
         left = next((i for i in standing if i.gi_id not in before and i.placement == placement), None)
         if left is None:
             return
-        if left.is_whole and left.gi_id != self._named:
+        if left.gi_id != self._named:
             raise UnsureChangeError(f"{error}; {placement} stands, and nothing tells whose it is") from error
         try:
             self.destroy(left.gi_id)
         except GpuError as second:
-            still = self._found_after(str(error), left.gi_id)
+            still = self._found_after(str(error), left.gi_id, made_id=self._named)
             if still is not None:
                 message = f"{error}; {placement} stands all the same, and cannot be taken away: {second}"
                 raise PartialChangeError(message, still, retry_after_s=error.retry_after_s) from error

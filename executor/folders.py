@@ -190,8 +190,8 @@ class FolderGpu(DriverGpu):
         name = f"{placement}.{gi_id}"
         with self._system(what):
             self._prepare()
-            self._named = gi_id
             self.files.make(self.folder / name)
+            self._named = gi_id
             self._finish(name, placement)
 
     def _create_compute(self, gi_id: int) -> None:

@@ -60,15 +60,15 @@ class PartialChangeError(RetryableGpuError):
 
 
 class UnsureChangeError(RetryableGpuError):
-    """A call may have changed something, and the driver did not say afterwards what stands: the next look tells.
+    """A call may have changed something, and nothing tells what of that which stands is ours: the next look may.
 
     Attributes:
-        was_accepted: Whether the driver said that the call itself is done.
+        made_id: The GPU instance that the driver said this call has made, or made whole; ``None`` if it named none.
     """
 
-    def __init__(self, message: str, *, was_accepted: bool = False) -> None:
+    def __init__(self, message: str, *, made_id: int | None = None) -> None:
         super().__init__(message)
-        self.was_accepted = was_accepted
+        self.made_id = made_id
 
 
 class Gpu(Protocol):
@@ -76,7 +76,7 @@ class Gpu(Protocol):
 
     A call blocks until the driver has finished. A call that raises has changed nothing, or has undone what it did;
     where that failed, too, it raises :class:`~PartialChangeError`, which names what stands, or
-    :class:`~UnsureChangeError` where that is not known.
+    :class:`~UnsureChangeError` where that is not known, or may be another program's.
     """
 
     @property

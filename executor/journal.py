@@ -2,10 +2,9 @@
 
 An instance is ours if its id, placement and UUID agree with what was written of it since the machine was booted: a
 driver's ids come again, and after a boot its UUIDs do, too. Half an instance, one without a compute instance, has no
-UUID. To the driver, the process that made it looks like any other that is about to make one. So it is ours only as
-long as the controller lives that left it so, or where it is *left alone*: no other process is there that could be at
-work on it. What is perhaps ours, and not proven, is neither used nor taken away; it is told until it is adopted or
-gone.
+UUID: others may have made it where ours was, and may be about to finish it. So it is ours only to the controller that
+remembers making it, as long as that lives and sees it stand. What is *perhaps ours*, and not proven, is neither used
+nor taken away; it is reported until it is adopted or gone.
 
 The file is appended to and synced, its folder, too, when it is made; one that has grown long is shortened when it is
 opened. Each line has its number and a checksum; one that was cut short at the end is left out. The layout that was
@@ -16,7 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -88,7 +87,6 @@ class Records:
         self._made: dict[int, tuple[str, str]] = {}
         self._unproven: dict[int, tuple[str, str]] = {}
         self._vouched: set[int] = set()
-        self._told: dict[int, tuple[str, str]] = {}
         self.begun: Intent | None = None
         self.target: tuple[str, ...] | None = None
 
@@ -101,16 +99,19 @@ class Records:
         """Whether it may be what we made, or were at work on when we were cut off, and is not proven to be."""
         if self.is_ours(instance):
             return False
-        return self._unproven.get(instance.gi_id) == _place_and_uuid(instance) or self._is_of_call(instance)
+        is_recorded = self._unproven.get(instance.gi_id) == _place_and_uuid(instance)
+        return is_recorded or self._is_where_ours_was(instance) or self._is_of_call(instance)
 
     def _is_of_call(self, instance: GpuInstance) -> bool:
-        """Whether the call that was begun last concerns it, or we have left it half, or another program has since."""
-        place, own = str(instance.placement), self._made.get(instance.gi_id)
-        if own is not None and own[0] == place and not (own[1] and instance.is_whole):
-            return True
+        """Whether the call that was begun last may have made it, or left it half."""
         begun = self.begun
         # Another UUID at the id of what was to be destroyed is another instance.
         return begun is not None and begun.concerns(instance) and (begun.verb != "destroy" or not instance.is_whole)
+
+    def _is_where_ours_was(self, instance: GpuInstance) -> bool:
+        """Whether it has the id and place of ours, and no UUID tells that it is another: one of both has none."""
+        place, own = str(instance.placement), self._made.get(instance.gi_id)
+        return own is not None and own[0] == place and not (own[1] and instance.is_whole)
 
     def _read(self, raw: bytes) -> int:
         """Take what was written, and return how many bytes of it are a line that was cut short."""
@@ -167,13 +168,9 @@ class Records:
 
 def in_doubt(instance: GpuInstance) -> str:
     """What to say of an instance that is perhaps ours."""
-    return _in_doubt(instance.gi_id, str(instance.placement))
-
-
-def _in_doubt(gi_id: int, placement: str) -> str:
     return (
-        f"{placement} (GPU instance ID {gi_id}) may be ours, left by a call that was cut off, but nothing proves it: "
-        "it stays, as others' instances do; --adopt takes it over, with all that others made"
+        f"{instance.placement} (GPU instance ID {instance.gi_id}) may be ours, left by a call that was cut off, but "
+        "nothing proves it: it stays, as others' instances do; --adopt takes it over, with all that others made"
     )
 
 
@@ -211,6 +208,10 @@ def _bytes_of(path: Path) -> bytes:
 class Journal(Records):
     """The instances of one controller on one GPU. A context that frees the file for another controller."""
 
+    _named: int | None
+    _in_doubt: tuple[GpuInstance, ...]
+    _told: set[GpuInstance]
+
     def __init__(self, path: Path, boot: str | None = None) -> None:
         """Read the file, or begin it, and keep other controllers away; ``boot`` as in :class:`Records`.
 
@@ -219,7 +220,7 @@ class Journal(Records):
             JournalError: It cannot be read or written, or it is not ours.
         """
         super().__init__(path, boot)
-        self._was_accepted = False
+        self._remember_nothing()
         is_new = not path.exists()
         self._file = _opened(path)
         try:
@@ -255,12 +256,12 @@ class Journal(Records):
 
     def begin(self, verb: Verb, placement: Placement, gi_id: int | None = None, others: Iterable[int] = ()) -> None:
         """Write that a call is about to be made."""
-        self._was_accepted = False
+        self._named = None
         self._add(Intent(verb, str(placement), gi_id, tuple(others)).record)
 
-    def accepted(self) -> None:
-        """The driver says that the call that was begun is done, but not what stands: this controller believes it."""
-        self._was_accepted = True
+    def named(self, gi_id: int | None) -> None:
+        """The driver has said which instance the call that was begun made, but not what stands: we remember it."""
+        self._named = gi_id
 
     def stands(self, instance: GpuInstance) -> None:
         """Write that an instance of ours stands: made, repaired, adopted, or left half by a call that was refused."""
@@ -276,41 +277,34 @@ class Journal(Records):
         """Write that the call that was begun has changed nothing."""
         self._add({"nothing": True})
 
-    @property
-    def is_unsettled(self) -> bool:
-        """Whether what is ours depends on what stands now: of a call whose outcome is open, or of a half instance."""
-        return self.begun is not None or any(not uuid and g not in self._vouched for g, (_, uuid) in self._made.items())
+    def settle(self, standing: Iterable[GpuInstance]) -> None:
+        """Make the journal agree with what stands: after any change, a crash, a reboot, or another program's change.
 
-    def settle(
-        self, standing: Iterable[GpuInstance], is_left_alone: Callable[[GpuInstance], bool] = lambda _: False
-    ) -> None:
-        """Make the journal agree with what stands: after a crash, a reboot, or a change by another program.
-
-        What was made by a call that the driver has called done becomes ours. So does half an instance that such a call
-        or one that was cut off concerns, if it is left alone. Anything else that may be what they have made is written
-        down as not proven. What is gone, or is another's by now, is forgotten.
+        What a call of this controller made, by the driver's word, becomes ours. Whatever else may be what it made is
+        written down as not proven. What is gone, or is another's by now, is forgotten.
         """
         instances = {item.gi_id: item for item in standing}
-        begun = self.begun
-        of_begun = {item.gi_id for item in instances.values() if begun is not None and begun.concerns(item)}
-        leads = [item for item in instances.values() if not self.is_ours(item) and self._is_of_call(item)]
-        for item in sorted(leads, key=lambda item: item.gi_id not in of_begun):  # whichever is first closes the call
-            was_done = self._was_accepted and item.gi_id in of_begun
-            if was_done or (not item.is_whole and self.boot is not None and is_left_alone(item)):
+        for item in filter(self._is_of_call, instances.values()):  # at most one: no two have one place
+            if item.gi_id == self._named:
                 self.stands(item)
-            else:
+            elif not (self.is_ours(item) or self._is_where_ours_was(item)):  # our record of it tells more than a doubt
                 self._doubt(item)
         if self.begun is not None:
             self.nothing_done()
         ids = {*self._made, *self._unproven}
         for gi_id in [g for g in ids if g not in instances or not self._is_known(instances[g])]:
             self.gone(gi_id)
+        self._in_doubt = tuple(filter(self.is_perhaps_ours, instances.values()))
 
     def untold(self) -> list[str]:
-        """What to say of each instance that is not proven to be ours, unless this was asked for before."""
-        new = {gi_id: of for gi_id, of in self._unproven.items() if self._told.get(gi_id) != of}
+        """What to say of each instance that was last seen to be perhaps ours, unless this was asked for before."""
+        new = [item for item in self._in_doubt if item not in self._told]
         self._told.update(new)
-        return [_in_doubt(gi_id, placement) for gi_id, (placement, _) in new.items()]
+        return list(map(in_doubt, new))
+
+    def _remember_nothing(self) -> None:
+        """What this controller alone knows, and never writes."""
+        self._named, self._in_doubt, self._told = None, (), set()
 
     def _is_known(self, instance: GpuInstance) -> bool:
         return self.is_ours(instance) or self.is_perhaps_ours(instance)
@@ -377,7 +371,7 @@ class Remembered(Journal):
 
     def __init__(self, known: Records | None = None) -> None:
         Records.__init__(self, Path(os.devnull) if known is None else known.path)
-        self._was_accepted = False
+        self._remember_nothing()
         if known is not None:
             self.boot, self.begun, self.target = known.boot, known.begun, known.target
             self._made, self._unproven = dict(known._made), dict(known._unproven)

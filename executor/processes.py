@@ -17,9 +17,6 @@ from pathlib import Path, PurePosixPath
 PROC = Path("/proc")
 """Where Linux shows its processes, and NVIDIA's driver what may be done."""
 
-_FIRST_PIDS = "pid:[4026531836]"
-"""The PID namespace in which every process of the machine has a number (``PROC_PID_INIT_INO``)."""
-
 _SHOWN = 60
 """Characters of a command in a message; programs are told all of it."""
 
@@ -146,17 +143,6 @@ def device_users() -> tuple[Process, ...]:
     ``lsof /dev/nvidia*``.
     """
     return tuple(process(pid) for pid in _pids() if pid != os.getpid() and _has_driver_open(pid))
-
-
-def is_alone_at_driver() -> bool:
-    """Whether no other process has NVIDIA's driver open; false where not every process of the machine can be seen."""
-    try:
-        sees_all = str((PROC / "self" / "ns" / "pid").readlink()) == _FIRST_PIDS and (PROC / "1").exists()
-    except OSError:
-        sees_all = False
-    return sees_all and not any(
-        pid != os.getpid() and _has_driver_open(pid) is not False and born(pid) is not None for pid in _pids()
-    )
 
 
 def boot_id() -> str | None:

@@ -19,7 +19,7 @@ from executor.errors import GpuError, InstanceNotFoundError, InUseError, Retryab
 from executor.gpu import Gpu, GpuInstance, PartialChangeError, UnsureChangeError
 from executor.journal import Journal, Verb
 from executor.mig import Layout, Placement, transition
-from executor.processes import Process, born, gpu_process, is_alone_at_driver
+from executor.processes import Process, born, gpu_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class Reconciler:
         Raises:
             GpuError: The driver does not answer.
         """
-        self._journal.settle(self._gpu.instances(), self._is_left_alone)
+        self.look()
 
     def decision(self, target: Layout) -> Decision:
         """What would be done, were ``target`` applied now.
@@ -450,25 +450,14 @@ class Reconciler:
         return found
 
     def look(self) -> tuple[GpuInstance, ...]:
-        """What stands; if the outcome of a call was left open, it is now known.
+        """What stands, with which the journal now agrees.
 
         Raises:
             GpuError: The driver does not answer.
         """
         standing = self._gpu.instances()
-        if self._journal.is_unsettled:
-            self._journal.settle(standing, self._is_left_alone)
+        self._journal.settle(standing)
         return standing
-
-    def _is_left_alone(self, half: GpuInstance) -> bool:
-        """Whether no other program can be at work on half an instance, as one that has made it and will make it whole.
-
-        The driver lists no process for what has no compute instance; so each process that may be speaking to it counts.
-        """
-        try:
-            return not self._gpu.processes().get(half.gi_id) and is_alone_at_driver()
-        except GpuError:
-            return False
 
     def _own(self, instance: GpuInstance) -> GpuInstance | None:
         """The instance as it stands now; ``None`` if it is gone, even if another program's has its id by now."""
@@ -515,8 +504,7 @@ class Reconciler:
         try:
             yield
         except UnsureChangeError as error:
-            if error.was_accepted:  # this controller, which saw no others there a moment ago, believes the driver
-                self._journal.accepted()
+            self._journal.named(error.made_id)
             raise
         except PartialChangeError as error:
             self._journal.stands(error.standing)

@@ -235,8 +235,7 @@ def _standing(gpu: DriverGpu, records: Records, about: str) -> Iterator[Finding]
         yield Finding("warning", about, in_doubt(item))
     for item in instances:
         if not item.is_whole:
-            mine = item in ours
-            advice = "gpu restore mends it, gpu clear takes it away" if mine else "its owner may have left it half done"
+            advice = "its owner may be about to make it, or have left it half done"
             yield Finding("warning", about, f"{_named([item])} has no compute instance", advice)
         if item.gi_id in running:
             who = ", ".join(str(gpu_process(pid)) for pid in running[item.gi_id])

@@ -583,8 +583,6 @@ class Applier:
         for live in gone:
             del self._live[live.placement]
             self.stop(live)
-            if live.gpu_instance not in standing:
-                self._journal.gone(live.gpu_instance.gi_id)
         self._idle = {placement: item for placement, item in self._idle.items() if item in standing}
         self._stuck &= self._idle.keys()
         used = {live.gpu_instance for live in self._live.values()} | {*self._idle.values()}

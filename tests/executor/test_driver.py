@@ -29,7 +29,7 @@ from executor.errors import (
     OtherControllerError,
     PermanentGpuError,
 )
-from executor.gpu import PartialChangeError, UnsureChangeError
+from executor.gpu import GpuInstance, PartialChangeError, UnsureChangeError
 from executor.journal import Journal
 from executor.mig import Placement
 from executor.nvml import NvmlGpu
@@ -88,12 +88,29 @@ def test_a_compute_instance_that_fails_takes_its_gpu_instance_along(opened: Open
     assert standin.standing() == ()
 
 
-def test_a_creation_that_failed_after_its_effect_is_undone(opened: Opened) -> None:
+def test_a_creation_that_failed_after_its_effect_is_not_undone_as_nothing_tells_it_from_others(opened: Opened) -> None:
     standin, gpu = opened()
     standin.fail(CREATE_GI, UNKNOWN, count=1, after_effect=True)
-    with pytest.raises(DriverError):
+    with pytest.raises(UnsureChangeError, match=r"3g\.20gb@4 stands, and nothing tells whose it is"):
         gpu.create(at(gpu, "3g.20gb@4"))
-    assert standin.standing() == ()
+    assert [item.is_whole for item in gpu.instances()] == [False]
+
+
+def test_what_a_failed_creation_named_is_remembered_where_nothing_can_be_read(opened: Opened) -> None:
+    standin, gpu = opened()
+    standin.fail(CREATE_CI, UNKNOWN, count=1)
+    instances, looks = gpu.instances, []
+
+    def once() -> tuple[GpuInstance, ...]:
+        looks.append(1)
+        if len(looks) > 1:
+            raise DriverError("silent")
+        return instances()
+
+    gpu.instances = once  # type: ignore[method-assign]
+    with pytest.raises(UnsureChangeError) as error:
+        gpu.create(at(gpu, "3g.20gb@4"))
+    assert [error.value.made_id] == [item.gi_id for item in standin.standing()]
 
 
 def test_what_cannot_be_undone_is_named(opened: Opened) -> None:
@@ -189,12 +206,6 @@ def test_what_others_made_there_though_we_were_refused_stays(opened: Opened, mon
     assert [item.is_whole for item in gpu.instances()] == [True]
 
 
-def put_with_id(standin: StandIn, profile: str, start: int, gi_id: int) -> None:
-    made = standin.put(profile, start)
-    with standin.locked() as state:
-        next(gi for gi in state.gpus[0].gis if gi.used and gi.id == made.gi_id).id = gi_id
-
-
 @pytest.mark.parametrize(("profile", "start"), [("2g.10gb", 4), ("1g.5gb", 2)])
 def test_an_id_that_others_got_meanwhile_is_theirs(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, profile: str, start: int
@@ -206,7 +217,7 @@ def test_an_id_that_others_got_meanwhile_is_theirs(
         try:
             destroy(gi_id)
         finally:
-            put_with_id(standin, profile, start, gi_id)
+            standin.put(profile, start, gi_id=gi_id)
 
     monkeypatch.setattr(gpu, "_destroy", done_all_the_same)
     standin.fail(DESTROY_GI, UNKNOWN, count=1, after_effect=True)

@@ -69,39 +69,53 @@ def cut_off(path: Path, verb: Verb, boot: str | None = "a boot") -> None:
 
 
 @pytest.mark.parametrize("verb", ["create", "destroy", "repair"])
-def test_half_an_instance_where_a_call_was_cut_off_is_ours_if_it_is_left_alone(path: Path, verb: Verb) -> None:
+def test_half_an_instance_where_a_call_was_cut_off_is_told_and_not_ours(path: Path, verb: Verb) -> None:
     cut_off(path, verb)
     with Journal(path, "a boot") as journal:
-        assert not journal.is_ours(HALF)
-        assert journal.is_perhaps_ours(HALF)
-        journal.settle([HALF], lambda _: True)
-        assert (journal.is_ours(HALF), journal.begun, journal.untold()) == (True, None, [])
-
-
-@pytest.mark.parametrize("verb", ["create", "destroy", "repair"])
-def test_half_an_instance_that_another_process_may_be_making_is_told_and_not_ours(path: Path, verb: Verb) -> None:
-    cut_off(path, verb)
-    with Journal(path, "a boot") as journal:
-        journal.settle([HALF], lambda _: False)
-        assert not journal.is_ours(HALF)
+        assert (journal.is_ours(HALF), journal.is_perhaps_ours(HALF)) == (False, True)
+        journal.settle([HALF])
+        assert (journal.is_ours(HALF), journal.begun) == (False, None)
         (said,) = journal.untold()
         assert said.startswith("2g.12gb@2 (GPU instance ID 3) may be ours, left by a call that was cut off")
         assert "--adopt takes it over" in said
         assert journal.untold() == []
-    with Journal(path, "a boot") as journal:  # whoever was seen there once may have left it so
-        journal.settle([HALF], lambda _: True)
+    with Journal(path, "a boot") as journal:
+        journal.settle([HALF])
         assert not journal.is_ours(HALF)
         assert len(journal.untold()) == 1
+
+
+def test_half_an_instance_where_ours_was_is_told_and_not_ours_and_ours_is_when_it_is_seen_again(path: Path) -> None:
+    with Journal(path, "a boot") as journal:
+        journal.stands(MADE)
+        journal.settle([HALF])
+        assert (journal.is_ours(HALF), journal.is_perhaps_ours(HALF), len(journal.untold())) == (False, True, 1)
+        journal.settle([MADE])
+        assert journal.is_ours(MADE)
+        journal.settle([HALF])
+        journal.settle([GpuInstance(3, PLACEMENT, "MIG-b")])
+        journal.settle([HALF])
+        assert not journal.is_perhaps_ours(HALF)
+
+
+def test_half_an_instance_that_stood_no_more_is_forgotten_by_the_controller_that_left_it(path: Path) -> None:
+    with Journal(path, "a boot") as journal:
+        journal.stands(HALF)
+        journal.settle([HALF])
+        assert journal.is_ours(HALF)
+        journal.settle([])
+        assert not journal.is_ours(HALF)
 
 
 @pytest.mark.parametrize("verb", ["create", "repair"])
 def test_a_whole_instance_where_a_call_was_cut_off_is_told_and_not_ours(path: Path, verb: Verb) -> None:
     cut_off(path, verb)
     with Journal(path, "a boot") as journal:
-        journal.settle([MADE], lambda _: True)
+        journal.settle([MADE])
         assert (journal.is_ours(MADE), journal.is_perhaps_ours(MADE)) == (False, True)
     assert recorded(path, "a boot").is_perhaps_ours(MADE)
     with Journal(path, "a boot") as journal:
+        journal.settle([MADE])
         assert len(journal.untold()) == 1
         journal.stands(MADE)
         assert (journal.is_ours(MADE), journal.is_perhaps_ours(MADE)) == (True, False)
@@ -113,19 +127,28 @@ def test_an_id_that_was_there_before_a_creation_is_not_what_it_made(path: Path) 
     with Journal(path, "a boot") as journal:
         theirs = [GpuInstance(7, PLACEMENT, uuid) for uuid in ("", "MIG-c")]
         assert not any(map(journal.is_perhaps_ours, theirs))
-        journal.settle(theirs[:1], lambda _: True)
+        journal.settle(theirs[:1])
         assert not journal.is_ours(theirs[0])
 
 
-def test_what_the_driver_has_called_done_is_ours_as_long_as_the_controller_lives(path: Path) -> None:
+@pytest.mark.parametrize("made", [MADE, HALF], ids=["whole", "half"])
+def test_what_the_driver_has_named_is_ours_as_long_as_the_controller_lives(path: Path, made: GpuInstance) -> None:
     with Journal(path, "a boot") as journal:
         journal.begin("create", PLACEMENT, others=[7])
-        journal.accepted()
-        journal.settle([MADE])
-        assert journal.is_ours(MADE)
+        journal.named(made.gi_id)
+        journal.settle([made])
+        assert journal.is_ours(made)
         journal.begin("create", OTHER_PLACE)
         journal.settle([GpuInstance(4, OTHER_PLACE, "MIG-b")])
         assert len(journal.untold()) == 1
+
+
+def test_another_id_than_the_driver_has_named_is_perhaps_ours(path: Path) -> None:
+    with Journal(path, "a boot") as journal:
+        journal.begin("create", PLACEMENT, others=[7])
+        journal.named(4)
+        journal.settle([MADE])
+        assert (journal.is_ours(MADE), journal.is_perhaps_ours(MADE)) == (False, True)
 
 
 def test_half_an_instance_that_was_written_down_proves_nothing_to_the_next_controller(path: Path) -> None:
@@ -133,7 +156,6 @@ def test_half_an_instance_that_was_written_down_proves_nothing_to_the_next_contr
         journal.stands(HALF)
         assert journal.is_ours(HALF)
     with Journal(path, "a boot") as journal:
-        assert journal.is_unsettled
         journal.settle([HALF])
         assert (journal.is_ours(HALF), journal.is_perhaps_ours(HALF)) == (False, True)
 
@@ -171,7 +193,7 @@ def test_where_no_boot_is_told_from_another_only_a_uuid_proves_anything(path: Pa
     cut_off(path, "destroy", None)
     with Journal(path) as journal:
         assert journal.is_ours(MADE)
-        journal.settle([HALF], lambda _: True)
+        journal.settle([HALF])
         assert (journal.is_ours(HALF), journal.is_perhaps_ours(HALF)) == (False, True)
 
 

@@ -16,7 +16,6 @@ from executor.processes import (
     family_ticks,
     gpu_process,
     holder_of_lock,
-    is_alone_at_driver,
     other_managers,
     process,
     usual_holders,
@@ -37,50 +36,6 @@ def put(proc: Path, pid: int, *words: str, comm: str = "python", uid: int = 0) -
     (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
     (folder / "comm").write_text(f"{comm}\n")
     (folder / "status").write_text(f"Name:\t{comm}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
-
-
-def at_the_driver(proc: Path, pid: int, target: str = "/dev/nvidiactl", *, is_zombie: bool = False) -> None:
-    put(proc, pid, "nvidia-smi")
-    (proc / str(pid) / "stat").write_text(f"{pid} (x) {'Z' if is_zombie else 'S'} {' '.join(map(str, range(30)))}")
-    (proc / str(pid) / "fd").mkdir()
-    (proc / str(pid) / "fd" / "3").symlink_to(target)
-
-
-def show_all(proc: Path, namespace: str = "pid:[4026531836]") -> None:
-    (proc / "self" / "ns").mkdir(parents=True)
-    (proc / "self" / "ns" / "pid").symlink_to(namespace)
-    (proc / "1").mkdir()
-
-
-def test_nobody_else_is_at_the_driver_where_all_processes_are_seen_and_none_has_it_open(proc: Path) -> None:
-    show_all(proc)
-    at_the_driver(proc, os.getpid())
-    at_the_driver(proc, 41, "/dev/null")
-    at_the_driver(proc, 42, is_zombie=True)
-    assert is_alone_at_driver()
-    at_the_driver(proc, 43)
-    assert not is_alone_at_driver()
-
-
-def test_where_process_1_is_hidden_others_are_too(proc: Path) -> None:
-    show_all(proc)
-    (proc / "1").rmdir()  # as of a /proc that shows users their own alone
-    assert not is_alone_at_driver()
-
-
-def test_a_process_whose_files_are_not_shown_may_be_at_the_driver(proc: Path) -> None:
-    show_all(proc)
-    at_the_driver(proc, 41, "/dev/null")
-    (proc / "41" / "fd" / "3").unlink()
-    (proc / "41" / "fd").rmdir()
-    assert not is_alone_at_driver()
-
-
-@pytest.mark.parametrize("namespace", ["pid:[4026532211]", None], ids=["in a container", "not shown"])
-def test_where_not_every_process_is_seen_nobody_is_known_to_be_alone(proc: Path, namespace: str | None) -> None:
-    if namespace is not None:
-        show_all(proc, namespace)
-    assert not is_alone_at_driver()
 
 
 def test_a_boot_has_an_id_where_the_system_gives_one(proc: Path) -> None:

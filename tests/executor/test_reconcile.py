@@ -273,9 +273,11 @@ def test_with_a_tenth_of_the_calls_refused_nothing_is_lost_track_of(nvml, tmp_pa
         reconciler = Reconciler(gpu, journal, clock, QUICK)
         for _ in range(10):
             reconciler.apply(random_layout(gpu, chance))
-            assert all(map(journal.is_ours, gpu.instances()))
+            # What a call has made although it was refused is not named by the driver.
+            assert all(journal.is_ours(item) or journal.is_perhaps_ours(item) for item in gpu.instances())
         assert clock.now_s > 0  # calls were refused, and waited for
         standin.heal()
+        reconciler.adopt()
         assert reconciler.apply(Layout()).is_complete
     assert standin.standing() == ()
 

@@ -5,9 +5,8 @@ stands is ours; the journal knows it, or tells that it may be: where we were cut
 that were ours, whole and wanted are the same ones after a change. When all is well again, whatever is known as ours
 can be taken away, and whatever is not known once it is adopted.
 
-Others make instances where we were cut off, too, and take ids of ours. Whoever has made half an instance is there
-until it is whole, or gone: while such a process is seen, no half is ours but by what this controller has seen itself.
-After a boot the driver gives ids and UUIDs once more.
+Others make instances where we were cut off, too, and take ids of ours: no half is ours but by what this controller
+remembers. After a boot the driver gives ids and UUIDs once more.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -354,21 +352,18 @@ class Happenings(RuleBasedStateMachine):
     """One controller after the other on one GPU, and everybody else."""
 
     others: set[GpuInstance]
-    is_driver_open: bool
-    now: ClassVar[Happenings]
 
     def __init__(self, folder: Path, make_world: MakeWorld) -> None:
         super().__init__()
         self.path, self.make_world = folder / "journal", make_world
         self.path.unlink(missing_ok=True)
-        Happenings.now = self
 
     @initialize(model_name=st.sampled_from(["a30-24gb", "a100-40gb"]))
     def begin(self, model_name: str) -> None:
         self.world = self.make_world(model_name)
         self.others = set()
         self.busy: set[int] = set()
-        self.is_well, self.fails, self.is_silent, self.is_driver_open = True, False, False, False
+        self.is_well, self.fails, self.is_silent = True, False, False
         self.model = self.world.gpu.model
         self.layouts = self.model.layouts()
         self.of_boots_before: dict[tuple[Placement, int], str] = {}
@@ -392,10 +387,6 @@ class Happenings(RuleBasedStateMachine):
             self.reconciler.settle()
         except GpuError:
             assert not self.is_well
-
-    def is_alone(self) -> bool:
-        """Whether nobody else has the driver open: whoever has made a half instance has."""
-        return not self.is_driver_open and all(item.is_whole for item in self.others)
 
     def ours(self) -> set[GpuInstance]:
         return set(self.world.standing()) - self.others
@@ -506,10 +497,6 @@ class Happenings(RuleBasedStateMachine):
         (whole,) = (item for item in self.world.standing() if item.gi_id == half.gi_id)
         self.others.add(whole)
 
-    @rule()
-    def somebody_opens_or_leaves_the_driver(self) -> None:
-        self.is_driver_open = not self.is_driver_open
-
     @precondition(lambda self: self.others)
     @rule(data=st.data())
     def others_go(self, data: st.DataObject) -> None:
@@ -522,10 +509,9 @@ class Happenings(RuleBasedStateMachine):
         return data.draw(st.sampled_from(sorted(among, key=lambda item: item.gi_id)), label="instance")
 
     def idle(self) -> set[GpuInstance]:
-        """Ours that may be taken from us; not in the moment after the driver has called it made and shown nothing."""
-        begun = self.journal.begun if self.journal._was_accepted else None
-        idle = {item for item in self.ours() if item.gi_id not in self.busy}
-        return {item for item in idle if begun is None or not begun.concerns(item)}
+        """Ours that may be taken from us; not in the moment after the driver has named what it made, shown nothing."""
+        named = None if self.journal.begun is None else self.journal._named
+        return {item for item in self.ours() if item.gi_id not in self.busy and item.gi_id != named}
 
     @precondition(lambda self: self.idle())
     @rule(data=st.data())
@@ -598,12 +584,13 @@ class Happenings(RuleBasedStateMachine):
             return
         self.all_is_well_again()
         self.restart()
-        assert set(self.journal._made) == {item.gi_id for item in self.known()}
+        where_ours_were = {item.gi_id for item in self.world.standing() if self.journal._is_where_ours_was(item)}
+        assert set(self.journal._made) == {item.gi_id for item in self.known()} | where_ours_were
         told = {item for item in self.world.standing() if self.journal.is_perhaps_ours(item)}
         assert len(self.journal.untold()) == len(told)
         assert self.reconciler.apply(Layout()).is_complete
         assert set(self.world.standing()) == self.others | (told - self.others)
-        assert not self.journal._made
+        assert set(self.journal._made) <= {item.gi_id for item in told}
         self.adopt()
         assert self.reconciler.apply(Layout()).is_complete
         assert not self.world.standing()
@@ -644,7 +631,6 @@ def test_whatever_happens_nothing_is_lost_and_nothing_of_others_is_touched(
     monkeypatch.setattr(Daemon, "ensure", lambda daemon: daemon._make_folders())
     monkeypatch.setattr(Daemon, "quit", lambda _: None)
     monkeypatch.setattr("executor.mps.started_with", lambda *_: ())
-    monkeypatch.setattr("executor.reconcile.is_alone_at_driver", lambda: Happenings.now.is_alone())  # noqa: PLW0108
     make_world = worlds(backend, request)
     run_state_machine_as_test(
         lambda: Happenings(tmp_path, make_world),

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.standin.cards import ENGINES, Card
@@ -240,15 +240,26 @@ class StandIn:
             state.n_faults = 0
 
     def put(
-        self, profile: str, start: int, *, pids: Sequence[int] = (), gpu: int = 0, with_ci: bool = True
+        self,
+        profile: str,
+        start: int,
+        *,
+        pids: Sequence[int] = (),
+        gpu: int = 0,
+        with_ci: bool = True,
+        gi_id: int | None = None,
     ) -> Standing:
-        """Somebody else's instance, made past every door, with processes in it.
+        """Somebody else's instance, made past every door, with processes in it; with an id that comes again, if given.
 
         Raises:
             ValueError: It does not fit.
         """
         self._changed_by_others(gpu, "-cgi", f"{profile}:{start}", *(["-C"] if with_ci else []))
         (made,) = (item for item in self.standing(gpu) if item.start == start)
+        if gi_id is not None:
+            with self.locked() as state:
+                _gi(state.gpus[gpu], made.gi_id).id = gi_id
+            made = replace(made, gi_id=gi_id)
         for pid in pids:
             self.attach(made.gi_id, pid, gpu)
         return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -81,7 +81,12 @@ def clear_command(
     dry_run: DryRun = False,
     beside_others: BesideOthers = False,
 ) -> None:
-    """Take away every instance of ours, and nobody else's."""
+    """Take away every instance of ours, and nobody else's.
+
+    Raises:
+        OtherControllerError: Another controller has the GPU, or another manager of this node.
+        TargetNotReachedError: Something of ours would not go, or something stays that may be ours.
+    """
     where = Where(index, backend, state, card)
     with where.opened() as gpu:
         _bring(gpu, Layout(), where, Manner(dry_run, beside_others=beside_others))
@@ -133,7 +138,8 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
                     output().print(f"adopted {item.placement} (GPU instance ID {item.gi_id})")
             journal.aim(target)
             try:
-                _end(reconciler.apply(target), gpu)
+                outcome = reconciler.apply(target)
+                _end(outcome, gpu, () if len(target) else journal.untold())  # whoever clears is to leave nothing
             finally:
                 warn_of(journal.untold())
         return
@@ -146,17 +152,18 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
     print_decision(decide(standing, lambda item: item in adopted or records.is_ours(item), target), gpu.index)
 
 
-def _end(outcome: Outcome, gpu: DriverGpu) -> None:
+def _end(outcome: Outcome, gpu: DriverGpu, stays: Sequence[str]) -> None:
+    """Print what stands of ours; refuse where the target does not, or something ``stays`` that may be ours."""
     for item in outcome.standing:
         output().print(f"{item.placement}  GPU instance ID {item.gi_id}  {item.uuid}", soft_wrap=True)
-    if not outcome.is_complete:
+    if stays or not outcome.is_complete:
         unexplained = any(isinstance(item.error, InUseError) and not item.holders for item in outcome.undone)
         advice = ["migrator doctor looks for programs that hold instances unlisted"] if unexplained else []
         said = dict.fromkeys(map(str, (*outcome.undone, *outcome.blocked)))  # one refusal may keep several from coming
         left = [item.left for item in outcome.undone if item.left is not None]
         if left and gpu.backend != "sim":
             advice.append(f"once nothing holds it: {'; '.join(_destructions(left, gpu.index))}")
-        raise TargetNotReachedError("; ".join([*said, *advice]))
+        raise TargetNotReachedError("; ".join([*said, *stays, *advice]))
 
 
 def _commands(decision: Decision, index: int) -> list[str]:

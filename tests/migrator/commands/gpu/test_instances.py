@@ -167,12 +167,32 @@ def test_what_a_crash_has_left_is_told_until_it_is_adopted(call, a100: StandIn, 
     left = a100.put("3g.20gb", 4)
     told = f"warning: 3g.20gb@4 (GPU instance ID {left.gi_id}) may be ours"
     assert "perhaps ours" in call("gpu", "list")[1]
-    for words in (("list",), ("diff", "1g.5gb@0"), ("clear", "--dry-run"), ("clear",), ("apply", "1g.5gb@0")):
+    for words in (("list",), ("diff", "1g.5gb@0"), ("clear", "--dry-run"), ("apply", "1g.5gb@0")):
         code, _, err = call("gpu", *words)
         assert (code, err.count("\n")) == (0, 1), words
         assert err.startswith(told)
-    assert a100.standing()[-1] == left
+    code, _, err = call("gpu", "clear")
+    assert (code, err.count("\n")) == (4, 1)
+    assert err.startswith(told.replace("warning", "error"))
+    assert a100.standing() == (left,)
     assert call("gpu", "apply", "2g.10gb@4", "--adopt")[0] == 0
+    assert names(a100) == ["2g.10gb@4"]
+
+
+@every_backend
+@pytest.mark.parametrize("others", ["apply 1g.5gb@0", "clear", "restore"])
+def test_half_an_instance_of_others_where_ours_was_stays_and_is_named(call, a100: StandIn, backend, others) -> None:
+    call("gpu", "apply", "3g.20gb@4", "--backend", backend)
+    (ours,) = a100.standing()
+    a100.take_away(ours.gi_id)
+    theirs = a100.put("3g.20gb", 4, with_ci=False, gi_id=ours.gi_id)
+    code, _, err = call("gpu", *others.split(), "--backend", backend)
+    assert (code, f"3g.20gb@4 (GPU instance ID {ours.gi_id}) may be ours" in err) == (
+        0 if "apply" in others else 4,
+        True,
+    )
+    assert theirs in a100.standing()
+    assert call("gpu", "apply", "2g.10gb@4", "--adopt", "--backend", backend)[0] == 0
     assert names(a100) == ["2g.10gb@4"]
 
 
