@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel, Profile, Variant
+from executor.names import chip_of, slug
 
 _ALIKE = 0.1
 """Cards whose memory differs by a larger share are different ones."""
@@ -20,13 +21,13 @@ _ALIKE = 0.1
 def discovered_model(title: str, profiles: Sequence[Profile]) -> GpuModel:
     """The GPU that its driver calls ``title`` and describes by ``profiles``, which say no variant and no times.
 
-    It has the catalogue's name if the catalogue has a GPU with the same profile names and placements and a like title,
-    else a name made of its title.
+    It has the catalogue's name if the catalogue has a GPU of the same chip with the same standard profiles, whatever
+    these are called, and as many SMs; else a name made of its title. Its profiles keep the driver's names.
     """
     known = _catalogued(title, profiles)
-    times = {} if known is None else {profile.name: profile for profile in known.profiles}
+    times = {} if known is None else {item.name: known.like(item) or item for item in profiles}
     return GpuModel(
-        name=known.name if known is not None else _slug(title),
+        name=known.name if known is not None else slug(title),
         title=title,
         compute_slices=max((item.compute_slices for item in profiles), default=0),
         memory_slices=max((start + item.memory_slices for item in profiles for start in item.starts), default=0),
@@ -50,61 +51,58 @@ def card_name(title: str, memory_gib: float | None) -> str:
     Where MIG is off a driver tells no profiles, but cards of one chip differ by their memory: that of an instance of
     the whole GPU is all but a little.
     """
-    return next((m.name for m in map(gpu_model, gpu_model_names()) if _is_like(m, title, memory_gib)), _slug(title))
+    return next((m.name for m in map(gpu_model, gpu_model_names()) if _is_like(m, title, memory_gib)), slug(title))
 
 
 def disagreements(model: GpuModel) -> tuple[str, ...]:
     """Where a discovered model differs from the catalogue's of its name, a line each; empty where nothing does.
 
-    Memory, SMs and counts may differ by driver and card; profiles that only one of both knows are named, too.
+    Names, memory, SMs and counts may differ by driver and card; profiles that only one of both knows are named, too.
     """
     if model.name not in gpu_model_names():
         return (f"{model.title} is not in the catalogue: the driver's word alone counts",)
-    known = {profile.name: profile for profile in gpu_model(model.name).profiles}
-    found = {profile.name: profile for profile in model.profiles}
-    lines = [f"{name}: only the driver knows it" for name in found if name not in known]
-    lines += [f"{name}: only the catalogue knows it" for name in known if name not in found]
-    for name, profile in found.items():
-        for field in ("gi_profile_id", "compute_slices", "memory_slices", "starts", "max_instances", "sm_count"):
-            ours, theirs = getattr(known.get(name, profile), field), getattr(profile, field)
+    known = gpu_model(model.name)
+    pairs = [(profile, known.like(profile)) for profile in model.profiles]
+    lines = [f"{profile}: only the driver knows it" for profile, own in pairs if own is None]
+    lines += [f"{own}: only the catalogue knows it" for own in known.profiles if model.like(own) is None]
+    for profile, own in pairs:
+        for field in ("name", "max_instances", "sm_count"):
+            ours, theirs = getattr(own or profile, field), getattr(profile, field)
             if ours is not None and ours != theirs:
-                lines.append(f"{name}: {field} is {theirs} by the driver, {ours} in the catalogue")
+                lines.append(f"{profile}: {field} is {theirs} by the driver, {ours} in the catalogue")
     return tuple(lines)
 
 
 def _catalogued(title: str, profiles: Sequence[Profile]) -> GpuModel | None:
-    """The catalogue's GPU of this chip with these standard profiles at these starts; of several the most alike.
+    """The catalogue's GPU of this chip whose standard profiles the driver has, too; of several the most alike.
 
-    Cards of different chips share profile names and placements: an A100 and an H100 of 80 GB do.
+    Cards of different chips share placements and memory, and cards of one chip may have fewer SMs: an H100 PCIe has.
     """
-    placed = {(item.name, item.starts, item.memory_slices) for item in profiles}
     alike = [
         model
         for model in map(gpu_model, gpu_model_names())
-        if {(p.name, p.starts, p.memory_slices) for p in map(model.profile, model.standard_profile_names)} <= placed
-        and _chip(model.title) in _words(title)
+        if chip_of(model.title) == chip_of(title)
+        and all(
+            any(item.is_like(own) and _has_as_many_sms(item, own) for item in profiles)
+            for own in map(model.profile, model.standard_profile_names)
+        )
     ]
     return max(alike, key=lambda model: len(_words(title) & _words(model.title)), default=None)
+
+
+def _has_as_many_sms(one: Profile, other: Profile) -> bool:
+    return None in (one.sm_count, other.sm_count) or one.sm_count == other.sm_count
 
 
 def _is_like(model: GpuModel, title: str, memory_gib: float | None) -> bool:
     whole = max(model.profiles, key=lambda profile: profile.compute_slices).memory_gib
     is_as_large = whole is None or memory_gib is None or abs(memory_gib - whole) <= _ALIKE * whole
-    return _chip(model.title) in _words(title) and is_as_large
-
-
-def _chip(title: str) -> str:
-    """``NVIDIA A100 80GB`` is an a100."""
-    return title.split()[1].lower()
+    return chip_of(model.title) == chip_of(title) and is_as_large
 
 
 def _words(title: str) -> set[str]:
     """``NVIDIA A100-SXM4-80GB`` has a100, sxm4, 80gb."""
     return set(re.findall(r"[a-z]*\d+[a-z]*|[a-z]+", title.lower()))
-
-
-def _slug(title: str) -> str:
-    return "-".join(re.findall(r"[a-z0-9]+", title.lower().removeprefix("nvidia ")))
 
 
 def _variant(own: Profile, profiles: Sequence[Profile]) -> Variant:

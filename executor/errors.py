@@ -42,6 +42,10 @@ class UnknownGpuModelError(ExecutorError):
     """The catalogue holds no GPU model of this name."""
 
 
+class InvalidGpuModelError(UnknownGpuModelError):
+    """A file describes no GPU model that there can be."""
+
+
 class UnknownProfileError(ExecutorError):
     """The GPU model has no MIG profile of this name."""
 

@@ -15,6 +15,7 @@ Pure Python on purpose: the command line imports it before anything heavy is nee
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from executor.errors import InvalidPlacementError, UnknownProfileError
 OwnerT = TypeVar("OwnerT")
 _ResultT = TypeVar("_ResultT")
 _MoreP = ParamSpec("_MoreP")
+
+_SAME_MEMORY = 0.02
+"""By which share of the larger one the memory of one profile differs between drivers."""
 
 Multiset = tuple[int, ...]
 """How often each profile of an agreed, ordered list of profile names is held: counts ``(n_profiles,)``."""
@@ -77,6 +81,21 @@ class Profile:
 
     def __str__(self) -> str:
         return self.name
+
+    def is_like(self, other: Profile) -> bool:
+        """Whether drivers may mean the same profile: id, slices, starts and memory decide, and never the name.
+
+        Names are made of the memory, which differs by driver and card by a GiB.
+        """
+        is_cut_alike = (self.gi_profile_id, self.compute_slices, self.memory_slices, self.starts) == (
+            other.gi_profile_id,
+            other.compute_slices,
+            other.memory_slices,
+            other.starts,
+        )
+        if self.memory_gib is None or other.memory_gib is None:
+            return is_cut_alike
+        return is_cut_alike and math.isclose(self.memory_gib, other.memory_gib, rel_tol=_SAME_MEMORY)
 
     def is_at_least(self, other: Profile) -> bool:
         """Whether an instance is as large as ``other`` in compute *and* memory slices (rule 4)."""
@@ -227,6 +246,10 @@ class GpuModel:
         except KeyError:
             allowed = ", ".join(self.profile_names)
             raise UnknownProfileError(f"{self.name} has no MIG profile {name!r}; it has {allowed}") from None
+
+    def like(self, profile: Profile) -> Profile | None:
+        """The GPU's own profile that is like that of another driver or card; ``None`` where it has none."""
+        return next((own for own in self.profiles if own.is_like(profile)), None)
 
     def placement(self, text: str) -> Placement:
         """The placement written as ``profile@start``.

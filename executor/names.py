@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -31,6 +32,24 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     typed = name[:_LONGEST].casefold()
     alike = get_close_matches(typed, folded, n=1) or [other for other in folded if typed and other.startswith(typed)]
     return folded[alike[0]] if alike else None
+
+
+_CHIP = re.compile(r"(?:[a-z]+-)*[a-z]*\d+[a-z]*(?![a-z0-9])")
+
+
+def slug(title: str) -> str:
+    """A card's name made of what its driver calls it: ``NVIDIA A100-SXM4-80GB`` is ``a100-sxm4-80gb``."""
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower().removeprefix("nvidia ")))
+
+
+def chip_of(name: str) -> str:
+    """The chip in a card's name or title: ``a100`` of ``a100-80gb``, ``rtx-pro-6000`` of ``rtx-pro-6000-96gb``.
+
+    All of a name that tells no chip.
+    """
+    whole = slug(name)
+    found = _CHIP.match(whole)
+    return whole if found is None else found[0]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -8,33 +8,36 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from msgspec import toml
 
 from executor.cuts import DEFAULT_CARD, CpuCut, MpsCut
+from executor.described import SUFFIX, read_model
 from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.files import read_shipped
 from executor.mig import GpuModel
-from executor.names import did_you_mean, spelled_as
-
-_SUFFIX = ".toml"
+from executor.names import chip_of, did_you_mean, spelled_as
 
 
 @cache
 def gpu_model_names() -> tuple[str, ...]:
     """The names of all catalogued GPU models, sorted."""
     entries = files(__package__).iterdir()
-    return tuple(sorted(e.name.removesuffix(_SUFFIX) for e in entries if e.name.endswith(_SUFFIX)))
+    return tuple(sorted(e.name.removesuffix(SUFFIX) for e in entries if e.name.endswith(SUFFIX)))
 
 
 def gpu_model(name: str) -> GpuModel:
     """The catalogued GPU model called ``name``, e.g. ``a100-80gb``, whatever the case of its letters.
 
+    The name of a file that ends with ``.toml`` stands for what the file describes.
+
     Two kinds of names are no entries of the catalogue, but cuts: ``cpu-1.6-in-7``, a machine's CPU, 1.6 cores in 7
     slices; and ``mps-a100-80gb-in-7``, a whole GPU in 7 shares by MPS.
 
     Raises:
-        UnknownGpuModelError: With the names that are known, nearest first; or a CPU or GPU cannot be cut so.
+        UnknownGpuModelError: With the names that are known, after the nearest one of the same chip; or a CPU or GPU
+            cannot be cut so, or the file describes no GPU model.
     """
     try:
         cut = CpuCut.named(name) or MpsCut.named(name)
@@ -42,11 +45,14 @@ def gpu_model(name: str) -> GpuModel:
             return _of(cut)
     except InvalidCutError as error:
         raise UnknownGpuModelError(f"unknown GPU model {name!r}: {error}") from None
+    if name.endswith(SUFFIX):
+        return read_model(Path(name))
     known = gpu_model_names()
     spelled = spelled_as(name, known)
     if spelled not in known:
-        hint = did_you_mean(name, known)
-        raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; known: {', '.join(known)}")
+        hint = did_you_mean(name, [other for other in known if chip_of(other) == chip_of(name)])
+        others = f"known: {', '.join(known)}, and files of migrator gpu describe"
+        raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; {others}")
     return _read(spelled)
 
 
@@ -66,5 +72,5 @@ def _of(cut: CpuCut | MpsCut) -> GpuModel:
 
 @cache
 def _read(name: str) -> GpuModel:
-    text = read_shipped(__package__, f"{name}{_SUFFIX}").decode()
+    text = read_shipped(__package__, f"{name}{SUFFIX}").decode()
     return toml.decode(text, type=GpuModel)

@@ -67,6 +67,7 @@ _GPU = _group(
     "GPU models, and what stands on a GPU, a real or a simulated one.",
     Verb("models", "List the GPU models of the catalogue with their profiles.", "gpu.catalogue"),
     Verb("layouts", "Show the layouts that a GPU model can take, derived from its placements.", "gpu.catalogue"),
+    Verb("describe", "Print a GPU's model, as its driver describes it, for the config's gpu.model.", "gpu.catalogue"),
     Verb("list", "List the instances on GPUs: ours and others', with their processes.", "gpu.standing"),
     Verb("diff", "Show what would have to change on a GPU for a layout to stand.", "gpu.changing"),
     Verb("apply", "Bring a GPU to a layout: only what differs changes, and others' instances stay.", "gpu.changing"),

@@ -68,6 +68,12 @@ def test_unknown_model_is_refused_with_the_nearest_name(typed: str, meant: str) 
         gpu_model(typed)
 
 
+@pytest.mark.parametrize("typed", ["h20", "gb200", "a10-80gb", "h800", "rtx-pro-5000-72gb", "gh200-144gb"])
+def test_no_other_chip_is_offered(typed: str) -> None:
+    with pytest.raises(UnknownGpuModelError, match=rf"^unknown GPU model '{typed}'; known: "):
+        gpu_model(typed)
+
+
 def test_a_path_is_no_model() -> None:
     with pytest.raises(UnknownGpuModelError):
         gpu_model("../catalogue/a100-80gb")

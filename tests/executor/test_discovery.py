@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -80,10 +81,30 @@ def test_a_driver_that_disagrees_is_quoted() -> None:
         A100_80.name, [replace(first, sm_count=15), *others[:-1], replace(others[-1], name="7g.81gb")]
     )
     assert disagreements(replace(model, name="a100-80gb")) == (
-        "7g.81gb: only the driver knows it",
-        "7g.80gb: only the catalogue knows it",
         "1g.10gb: sm_count is 15 by the driver, 14 in the catalogue",
+        "7g.81gb: name is 7g.81gb by the driver, 7g.80gb in the catalogue",
     )
+
+
+def test_profiles_are_known_by_their_cut_and_memory_and_keep_the_drivers_names() -> None:
+    renamed = [
+        replace(p, name=p.name.replace("1g.10gb", "1g.9gb"), memory_gib=p.memory_gib * 0.985)
+        for p in profiles_of(A100_80)
+        if p.memory_gib
+    ]
+    model = discovered_model(A100_80.name, renamed)
+    assert (model.name, model.profile("1g.9gb").create_s) == (
+        "a100-80gb",
+        gpu_model("a100-80gb").profile("1g.10gb").create_s,
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [{"memory_gib": 9.2}, {"gi_profile_id": 18}, {"starts": (0, 1, 2)}, {"sm_count": 15}], ids=str
+)
+def test_a_card_with_another_profile_is_not_the_catalogues(change: dict[str, Any]) -> None:
+    first, *others = profiles_of(A100_80)
+    assert discovered_model(A100_80.name, [replace(first, **change), *others]).name == "a100-sxm4-80gb"
 
 
 def test_suffixes_tell_the_variant() -> None:

@@ -2,9 +2,9 @@
 
 Sources, by figure. Names, ids, placements, memory, SMs and counts: NVIDIA MIG User Guide ("Supported MIG Profiles",
 "Getting Started with MIG"), the ``-lgip`` and ``-lgipp`` dumps in NVIDIA/mig-parted#120 (H200), gpu-operator PR#1242
-and #1351, bigstack-oss/cubecos#312 (RTX PRO 6000). Profile enumerators: ``nvml.h``. Times: for A100s
-artecs-group/RL_MIG_scheduler, for the A30 FAR_MIG_scheduler; other cards have the A100's. Spans of Hopper's compute
-instances: ``-lci`` dumps.
+and #1351, bigstack-oss/cubecos#312 (RTX PRO 6000), HAMi#1422 (SMs of an H20). Profile enumerators: ``nvml.h``. Times:
+for A100s artecs-group/RL_MIG_scheduler, for the A30 FAR_MIG_scheduler; other cards have the A100's. Spans of Hopper's
+compute instances: ``-lci`` dumps.
 """
 
 from __future__ import annotations
@@ -109,6 +109,24 @@ H100_80 = Card(
     ),
     keeps_mig_mode=False,
 )
+H20 = Card(
+    "NVIDIA H20",
+    7,
+    8,
+    143_771,
+    (
+        ProfileFacts("1g.18gb", 19, 0x0, 1, 1, _SEVEN, 7, 16.00, 8, 0, 1, 0.16, 0.20),
+        ProfileFacts("1g.18gb+me", 20, 0x7, 1, 1, _SEVEN, 1, 16.00, 8, 0, 1, 0.16, 0.20),
+        ProfileFacts("1g.35gb", 15, 0x9, 1, 2, (0, 2, 4, 6), 4, 32.25, 12, 7, 2, 0.16, 0.20),
+        ProfileFacts("2g.35gb", 14, 0x1, 2, 2, (0, 2, 4), 3, 32.25, 16, 1, 2, 0.17, 0.20),
+        ProfileFacts("3g.71gb", 9, 0x2, 3, 4, (0, 4), 2, 69.50, 32, 2, 4, 0.20, 0.21),
+        ProfileFacts("4g.71gb", 5, 0x3, 4, 4, (0,), 1, 69.50, 32, 3, 4, 0.21, 0.21),
+        ProfileFacts("7g.141gb", 0, 0x4, 7, 8, (0,), 1, 139.75, 60, 4, 8, 0.24, 0.22),
+    ),
+    keeps_mig_mode=False,
+)
+"""Cut as an H200, with fewer SMs; those of 4g and 7g are inferred from the others."""
+
 A30 = Card(
     "NVIDIA A30",
     4,
@@ -150,4 +168,4 @@ TWO_HALVES = Card(
 )
 """No real card: two instances at most, and profiles that no catalogue knows."""
 
-CARDS = (A100_40, A100_80, H100_80, A30, RTX_PRO_6000, TWO_HALVES)
+CARDS = (A100_40, A100_80, H100_80, H20, A30, RTX_PRO_6000, TWO_HALVES)

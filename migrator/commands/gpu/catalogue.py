@@ -1,4 +1,4 @@
-"""``migrator gpu models`` and ``migrator gpu layouts``."""
+"""``migrator gpu models|layouts|describe``: what GPUs can be cut into."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from executor.catalogue import gpu_model, gpu_model_names
+from executor.described import toml_of
 from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
-from migrator.commands.options import Json, with_examples
+from migrator.commands.options import Backend, Card, Index, Json, with_examples
+from migrator.commands.where import Where
 from migrator.console import counted, output, print_json
 from migrator.errors import MigratorError
 from migrator.views.as_json import gpu_to_json
@@ -73,6 +75,17 @@ def layouts_command(
     for number, layout in enumerate(layouts, start=1):
         table.add_row(str(number), memory_strip(layout, gpu.memory_slices), str(layout))
     output().print(table)
+
+
+@with_examples("gpu describe --index 1 > h20.toml")
+def describe_command(*, card: Card = None, index: Index = 0, backend: Backend = "auto") -> None:
+    """Print what the driver says that the GPU can be cut into, as a file for the config's ``gpu.model``.
+
+    Raises:
+        GpuError: There is no driver or no such GPU, or its MIG mode is off.
+    """
+    with Where(index, backend, card=card).opened() as gpu:
+        typer.echo(toml_of(gpu.model), nl=False)
 
 
 def _profile_names(model: GpuModel, profiles: str) -> list[str]:

@@ -15,7 +15,7 @@ from executor.catalogue import gpu_model
 from executor.journal import Journal
 from executor.processes import boot_id
 from migrator.commands.gpu.standing import layout_in
-from tests.standin.cards import A30, A100_40, TWO_HALVES
+from tests.standin.cards import A30, A100_40, H20, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import NO_PERMISSION, NOT_SUPPORTED, PROCESSES, StandIn, State
 
@@ -110,6 +110,18 @@ def test_an_export_is_a_configuration_of_mig_parted(call, a100: StandIn) -> None
 def test_exported_commands_make_the_same_layout(call, a100: StandIn) -> None:
     a100.put("2g.10gb", 2)
     assert call("gpu", "export", "--format", "nvidia-smi")[1] == "nvidia-smi mig -i 0 -cgi 14:2 -C\n"
+
+
+@every_backend
+def test_a_card_is_described_as_its_driver_has_it(
+    call, make_standin: MakeStandIn, tmp_path: Path, backend: str
+) -> None:
+    make_standin(A100_40, H20)
+    code, out, err = call("gpu", "describe", "--index", "1", "--backend", backend)
+    (tmp_path / "h20.toml").write_text(out)
+    model = gpu_model(str(tmp_path / "h20.toml"))
+    assert (code, err, model.name, model.profile("3g.71gb").sm_count) == (0, "", "h20", 32)
+    assert call("gpu", "layouts", str(tmp_path / "h20.toml"))[1].startswith("NVIDIA H20: 19 maximal layouts")
 
 
 def test_a_gpu_that_nobody_knows_is_cut_all_the_same(call, make_standin: MakeStandIn) -> None:
@@ -261,7 +273,7 @@ def test_who_looks_beside_another_manager_is_only_warned(call, a100: StandIn, pr
 
 
 EVERY_COMMAND = [
-    *(("list",), ("watch",), ("clear",), ("restore",), ("export",)),
+    *(("list",), ("watch",), ("clear",), ("restore",), ("export",), ("describe",)),
     *((verb, "1g.5gb@0") for verb in ("diff", "apply", "assert")),
 ]
 
