@@ -56,7 +56,7 @@ def progress() -> Console:
     return _Console(stderr=True, highlight=False, emoji=False)
 
 
-_PLAINER = {"≥": ">=", "≤": "<=", "→": "->"} | dict(
+_PLAINER = {"≥": ">=", "≤": "<=", "→": "->", "✓": "ok:", "✗": "NOT:"} | dict(
     zip("–×·█│░▁▂▃▄▅▆▇─━╸╺", "-x.#|~.:-=+*%----", strict=True),  # one for one, so that charts keep their columns
 )
 """What stands for a character of ours where the encoding lacks it."""

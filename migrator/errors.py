@@ -24,7 +24,7 @@ class ConfigSloError(ConfigError):
 
 
 class GridError(MigratorError):
-    """What to vary cannot be used; names the key, the value and what is allowed."""
+    """What to vary, to find or to keep cannot be used; names the key, the value and what is allowed."""
 
 
 class RunFolderError(MigratorError):
@@ -47,6 +47,10 @@ class InfeasibleError(MigratorError):
     """No plan exists; names the tenant and the rule."""
 
 
+class MissedGoalError(MigratorError):
+    """A goal of ``--keep`` was missed; everything that was asked for is written."""
+
+
 class ExitCode(IntEnum):
     """What a finished command says to its caller."""
 
@@ -55,25 +59,27 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     INFEASIBLE = 3
     DEVICE_ERROR = 4
+    GOAL_MISSED = 5
     INTERRUPTED = 130
+
+
+_CODES = (
+    (KeyboardInterrupt, ExitCode.INTERRUPTED),
+    (InfeasibleError, ExitCode.INFEASIBLE),
+    (MissedGoalError, ExitCode.GOAL_MISSED),
+    (OutputError | LiveError | ZygoteError, ExitCode.FAILED),
+    (GpuError, ExitCode.DEVICE_ERROR),
+    (MigratorError | PlannerError | WorkloadError | ExecutorError, ExitCode.BAD_INPUT),
+)
+"""By kind of error; the first that fits."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
     """The exit code for an error that reached the command line.
 
-    Errors of our own trees are bad input unless they are about devices, feasibility or output. A full disk or a
+    Errors of our own trees are bad input unless they are about devices, feasibility, goals or output. A full disk or a
     missing permission is ``FAILED``, and so is anything unforeseen; a file's name that is too long is bad input.
     """
-    match error:
-        case KeyboardInterrupt():
-            return ExitCode.INTERRUPTED
-        case InfeasibleError():
-            return ExitCode.INFEASIBLE
-        case OutputError() | LiveError() | ZygoteError():
-            return ExitCode.FAILED
-        case GpuError():
-            return ExitCode.DEVICE_ERROR
-        case MigratorError() | PlannerError() | WorkloadError() | ExecutorError() | OSError(errno=errno.ENAMETOOLONG):
-            return ExitCode.BAD_INPUT
-        case _:
-            return ExitCode.FAILED
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return ExitCode.BAD_INPUT
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED)

@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from migrator.commands.options import Assignments, Jobs, Json, PlotThem, with_examples
+from migrator.commands.options import Assignments, Jobs, Json, Keep, PlotThem, with_examples
 from migrator.comparison import Fairness, Match, MatchScore, matches_of, score_of, told_apart, with_hindsight
 from migrator.config import files_in, read_config
 from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
+from migrator.goals import conditions_of, goals_of_policy, require_kept
 from migrator.inputs import assemble, unmoved_by_load, warnings_of
 from migrator.outputs import Kind, require_writable, write_output
 from migrator.parallel import Processes, n_cores
@@ -22,6 +23,7 @@ from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html
 from migrator.views.page import require_plot_extra
+from migrator.views.sentences import print_goals
 from migrator.views.traffic import print_load_of_segments, print_traffic
 from planner.policies.registry import POLICIES, policy_of
 from workloads.traffic.trace_store import keep_traces, kept_traces
@@ -60,6 +62,7 @@ def compare_command(
         Path | None, typer.Option(help="A table of service profiles (CSV), instead of the config's.")
     ] = None,
     assignments: Assignments = None,
+    keep: Keep = None,
     jobs: Jobs = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
     plot: PlotThem = None,
@@ -70,13 +73,16 @@ def compare_command(
     Raises:
         PolicyError: A policy is not known, or its file cannot be used.
         ConfigError: A config cannot be used, or has too short a trace; nothing is simulated then.
+        GridError: What the first policy is to keep is no condition, or names no tenant or figure.
         InfeasibleError: A policy has no plan for a first window.
+        MissedGoalError: What the first policy was to keep it did not; all results are written.
     """
     fairness, specs = Fairness(terms), _specs(policies)
     if stride is not None and segments == 1:
         raise MigratorError(f"--stride {stride} is between segments; give --segments as well")
     table = None if profiles is None else str(profiles.resolve())
     asked = [read_config(path, assignments or (), windows=windows, load=load, profiles=table) for path in configs]
+    conditions = conditions_of(keep, list(dict.fromkeys(tenant.name for config in asked for tenant in config.tenants)))
     inputs = [*configs, *(file for config in asked for file in files_in(config))]
     if out is not None:
         require_writable("--out", out, Kind.DOCUMENT, *inputs)
@@ -95,7 +101,8 @@ def compare_command(
     _print_traffic(matches)
     wanted = with_hindsight(matches)
     scores = told_apart(_scores(wanted, min(jobs or n_cores(), len(wanted))), len(matches))
-    document = comparison_to_json(scores, segments, stride)
+    goals = goals_of_policy(scores, conditions)
+    document = comparison_to_json(scores, segments, stride, goals)
     if out is not None:
         write_output("--out", out, json.dumps(document, indent=2, allow_nan=False), Kind.DOCUMENT)
     if plot is not None:
@@ -103,7 +110,9 @@ def compare_command(
     if as_json:
         print_json(document)
     else:
+        print_goals(goals, output())
         print_comparison(scores, output(), stride)
+    require_kept(goals)
 
 
 def _specs(policies: str | None) -> list[str]:

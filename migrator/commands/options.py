@@ -55,6 +55,15 @@ Assignments = Annotated[
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of tables.")]
 
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="What has to be kept, e.g. 'slo_attainment:NAME>=0.9', else the exit code is 5. May be given several "
+        "times.",
+    ),
+]
+
 PlotThem = Annotated[
     Path | None, typer.Option("--plot", help="Also draw them in this HTML file; needs the extra plot.")
 ]

@@ -5,7 +5,7 @@ With ``--resume`` a run that was cut off is carried out again against its log, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import typer
 from executor.files import read_input
 from executor.mig import GpuModel
 from migrator import __version__
-from migrator.commands.options import Assignments, BesideOthers, nameable, with_examples
+from migrator.commands.options import Assignments, BesideOthers, Keep, nameable, with_examples
 from migrator.commands.pages import require_page, write_page
 from migrator.commands.running import (
     Begun,
@@ -35,6 +35,7 @@ from migrator.console import note, output, progress, warn, warn_of
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.real import RealGpu, joining
 from migrator.execution.replay import replayed
+from migrator.goals import conditions_of, goals_of_run, require_kept
 from migrator.inputs import assemble
 from migrator.log.records import Resumed, RunFinished, WindowFinished, WindowStarted
 from migrator.log.report import report_of
@@ -44,6 +45,7 @@ from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.progress import RunView
 from migrator.views.report import print_report
+from migrator.views.sentences import print_goals
 from migrator.views.traffic import print_traffic
 from planner.policies.policy import AnyPolicy
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
@@ -117,6 +119,7 @@ def run_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Plan the first window, print its nvidia-smi commands, and do nothing.")
     ] = False,
+    keep: Keep = None,
     assignments: Assignments = None,
     resume: Annotated[
         Path | None,
@@ -137,6 +140,7 @@ def run_command(
     Raises:
         ConfigError: The config cannot be used.
         PolicyError: There is no such policy.
+        GridError: What is to be kept is no condition, or names no tenant or figure.
         RunFolderError: The folder exists already.
         InfeasibleError: Window 0 cannot be planned.
         MigratorError: There is a time limit, or a real GPU, but the policy makes no plans; a real GPU is to have
@@ -146,6 +150,7 @@ def run_command(
         LiveError: A process that a live run cannot do without is gone.
         ZygoteError: The warm process of a live run is gone.
         WireError: The folder of a live run's processes cannot be used.
+        MissedGoalError: What was to be kept was not; log, report and page are written.
     """
     where = OnGpu(gpu, index, state, Manner(dry_run, adopt, beside_others))
     if resume is not None:
@@ -156,11 +161,14 @@ def run_command(
             raise typer.BadParameter(f"--resume goes on with a run as it was begun: without {', '.join(given)}")
         if html is not None:
             require_page(html, resume)
-        resume_run(resume, where, policy=policy, against=against, html=html, verbose=verbose)
+        resume_run(resume, where, policy=policy, against=against, html=html, keep=keep, verbose=verbose)
         return
     if config is None:
         raise typer.BadParameter("give a CONFIG, or --resume DIR")
+    if keep and dry_run:
+        raise typer.BadParameter("--keep is of what a run keeps, and --dry-run carries none out")
     asked = read_config(config, [*where.assignments, *(assignments or ())], windows=windows, seed=seed)
+    conditions = conditions_of(keep, [tenant.name for tenant in asked.tenants])
     if html is not None:
         require_page(html, config, *files_in(asked), run=out)
     chosen = policy_of(policy or "migrator")
@@ -169,7 +177,7 @@ def run_command(
     show = partial(_shown, asked, verbose)
     folder, setting, traffic = begin(asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit)
     if folder is not None:
-        print_run(folder, rival, setting, traffic, html)
+        print_run(folder, rival, setting, traffic, html, conditions)
 
 
 @contextmanager
@@ -182,9 +190,16 @@ def _shown(config: Config, verbose: bool, gpu: GpuModel, traffic: RecordedTraffi
 
 
 def resume_run(
-    folder: Path, where: OnGpu, *, policy: str | None, against: str | None, html: Path | None, verbose: bool
+    folder: Path,
+    where: OnGpu,
+    *,
+    policy: str | None,
+    against: str | None,
+    html: Path | None,
+    keep: Sequence[str] | None,
+    verbose: bool,
 ) -> None:
-    """Go on with the run in ``folder``, print its report and write its page into ``html``.
+    """Go on with the run in ``folder``, print what it kept and its report, and write its page into ``html``.
 
     ``policy`` is the file of a policy of the user's own.
 
@@ -206,14 +221,19 @@ def resume_run(
     rival, view = None if against is None else policy_of(against), partial(RunView, verbose=verbose)
     with ResumedLog(folder) as log:
         stands = log.stands
+        conditions = conditions_of(keep, [tenant.name for tenant in stands.header.tenants])
         if log.is_finished:
             note(f"the run in {folder} is finished; nothing is left to do")
         if policy is not None or not log.is_finished:
             chosen = _policy_of(stands, policy)
         if log.is_finished and rival is None:
-            print_report(report_of(stands), output())
+            report = report_of(stands)
+            goals = goals_of_run(report, conditions)
+            print_goals(goals, output())
+            print_report(report, output())
             if html is not None:
                 write_page(html, folder)
+            require_kept(goals)
             return
         config, path = _config(stands), str(stands.folder / CONFIG_FILE)
         if html is not None:
@@ -230,7 +250,7 @@ def resume_run(
                 assert real is not None
                 setting, traffic = assemble(config, path, real.gpu.model)
                 _join(log, real, where, chosen, setting, traffic, view)
-    print_run(folder, rival, setting, traffic, html)
+    print_run(folder, rival, setting, traffic, html, conditions)
 
 
 def _policy_of(stands: ReadLog, named: str | None) -> AnyPolicy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from migrator.execution.real import RealGpu, real_gpu, real_parts
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.watch import NoAnswerError
 from migrator.extras import lacking
+from migrator.goals import goals_of_run, require_kept
 from migrator.inputs import assemble
 from migrator.log.records import Resumed, Wall, WindowStarted
 from migrator.log.report import report_of
@@ -49,6 +50,8 @@ from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from migrator.views.ending import print_against, print_layout_over_time
 from migrator.views.report import print_report
+from migrator.views.sentences import print_goals
+from migrator.whatif.search import Condition
 from planner.policies.policy import AnyPolicy, Policy
 from workloads.learning.models import libraries
 
@@ -112,15 +115,25 @@ def refuse_unlike(rival: AnyPolicy | None, config: Config, origin: str) -> None:
 
 
 def print_run(
-    folder: Path, rival: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic, html: Path | None = None
+    folder: Path,
+    rival: AnyPolicy | None,
+    setting: Setting,
+    traffic: RecordedTraffic,
+    html: Path | None = None,
+    conditions: Sequence[Condition] = (),
 ) -> None:
-    """Print the report of a finished run, and write its page into ``html``.
+    """Print what a finished run kept of the conditions, then its report, and write its page into ``html``.
 
     With ``rival`` both say what it won over that policy on the same requests, too; the simulated run of that is kept in
     the run's folder.
+
+    Raises:
+        MissedGoalError: A condition was not kept; all else is done then.
     """
     log_of_run = read_log(folder)
     report = report_of(log_of_run)
+    goals = goals_of_run(report, conditions)
+    print_goals(goals, output())
     if rival is not None and report.blind_s:
         warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
     elif rival is not None:
@@ -142,6 +155,7 @@ def print_run(
     output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
     if html is not None:
         output().print(f"  open {escape(str(html))}", soft_wrap=True)
+    require_kept(goals)
 
 
 @contextmanager

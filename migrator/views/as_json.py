@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.comparison import MatchScore, Standing
     from migrator.execution.reposing import CheckedPlan
     from migrator.fidelity.live import FidelityVerdict, LiveFidelity, Nearness
+    from migrator.goals import Goal
     from migrator.log.diff import Diff
     from migrator.log.live import LiveFacts
     from migrator.log.report import Figures, Report, WindowReport
@@ -48,10 +49,11 @@ def _rounded(fields: Mapping[str, Any]) -> Json:
     return {name: round(value, _DIGITS) if isinstance(value, float) else value for name, value in fields.items()}
 
 
-def report_to_json(report: Report) -> Json:
-    """The whole report; its fields are documented in ``docs/log.md``."""
+def report_to_json(report: Report, goals: Sequence[Goal] = ()) -> Json:
+    """The whole report, and what was to be kept; its fields are documented in ``docs/log.md``."""
     return {
         "run": {key: value for key, value in to_builtins(report.header).items() if key != "kind"},
+        **_goals(goals),
         "ending": report.ending,
         **({} if report.reason is None else {"reason": report.reason}),
         **({"blind_s": report.blind_s, "blind": list(map(asdict, report.blind))} if report.blind else {}),
@@ -68,6 +70,15 @@ def report_to_json(report: Report) -> Json:
             for name, phases in report.start_ups.items()
         },
     }
+
+
+def _goals(goals: Sequence[Goal]) -> Json:
+    """What was to be kept, where anything was."""
+    found = [
+        {"keep": str(goal.condition), "kept": goal.is_kept, **_picked(goal, "share", "requests", "reason")}
+        for goal in goals
+    ]
+    return {"goals": found} if found else {}
 
 
 def _surprise(item: Surprise) -> Json:
@@ -174,8 +185,10 @@ def _nearness(one: Nearness) -> Json:
     return _rounded(asdict(one) | _picked(one, "in_time_points", "goodput_pct"))
 
 
-def comparison_to_json(scores: Sequence[MatchScore], n_segments: int, stride_s: int | None = None) -> Json:
-    """Every score, and the standings by workload and over all of them."""
+def comparison_to_json(
+    scores: Sequence[MatchScore], n_segments: int, stride_s: int | None = None, goals: Sequence[Goal] = ()
+) -> Json:
+    """Every score, the standings by workload and over all of them, and what the first policy was to keep."""
     from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
     from migrator.comparison import standings  # noqa: PLC0415
     from migrator.views.compare import assumed_by_all, by_workload  # noqa: PLC0415
@@ -184,6 +197,7 @@ def comparison_to_json(scores: Sequence[MatchScore], n_segments: int, stride_s: 
     return {
         "schema": 1,
         "simulated": True,
+        **_goals(goals),
         "segments": n_segments,
         **({} if stride_s is None else {"stride_s": stride_s}),
         "setup": {score.workload: dict(score.setup) for score in scores},

@@ -1,20 +1,49 @@
-"""What several views say in the same words: what was assumed, floors of in-time answers, windows far from their plans.
+"""What several views say in the same words: goals, what was assumed, floors of in-time answers, surprising windows.
 
 Each is a few lines; the complete lists stand in JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from migrator.console import escape
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
+
+if TYPE_CHECKING:  # a report without goals should not wait for the module's imports
+    from migrator.goals import Goal
 
 MOST_LINES = 6
 """Lines of what was assumed. Beyond it the rest is named, without values."""
 
 _FIRST = ("pools", "accuracy", "worker start", "retraining start", "retraining time")
 """How the kinds begin that weigh most in a plan; they have a line of their own whatever else there is."""
+
+
+def print_goals(goals: Iterable[Goal], console: Console) -> None:
+    """Print what was to be kept, a line each: whether it was, and what was counted."""
+    for goal in goals:
+        console.print(escape(_goal_line(goal)), style="bold green" if goal.is_kept else "bold red", soft_wrap=True)
+
+
+def _goal_line(goal: Goal) -> str:
+    mark, word = ("✓", "kept") if goal.is_kept else ("✗", "missed")
+    if goal.reason is not None or goal.share is None:
+        return f"{mark} {goal.condition} {word}: {goal.reason}"
+    requests = f"{goal.requests:,} request{'s' if goal.requests != 1 else ''}"
+    simulated = ", simulated" if goal.is_simulated else ""
+    return f"{mark} {goal.condition} {word}: {_share_text(goal, goal.share)} of {requests}{simulated}"
+
+
+def _share_text(goal: Goal, share: float) -> str:
+    """The share in percent, with as many digits as tell it from what was asked for."""
+    texts = [f"{100 * share:.{digits}f}" for digits in range(1, 7)]
+    asked = 100 * goal.condition.share
+    return next((text for text in texts if (float(text) == asked) == (100 * share == asked)), texts[-1]) + " %"
 
 
 def assumed_lines(assumed: Sequence[Assumed], *, left_out: Sequence[str] = ()) -> list[str]:
