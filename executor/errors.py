@@ -156,5 +156,9 @@ class DriverError(RetryableGpuError):
     RETRY_AFTER_S = 0.2  # nothing is known to be waited for; about as long as a call takes
 
 
+class UnrecordedError(PermanentGpuError):
+    """An instance of ours stands that could not be written down, so that no later process knows it; it names it."""
+
+
 class TargetNotReachedError(PermanentGpuError):
     """The GPU stands in part only as it was asked to; the message names what is missing, and why."""

@@ -263,6 +263,10 @@ class Journal(Records):
         """The driver has said which instance the call that was begun made, but not what stands: we remember it."""
         self._named = gi_id
 
+    def named_in(self, standing: Iterable[GpuInstance]) -> GpuInstance | None:
+        """What of that which stands the call that was begun has made, by the driver's word."""
+        return next((item for item in standing if item.gi_id == self._named and self._is_of_call(item)), None)
+
     def stands(self, instance: GpuInstance) -> None:
         """Write that an instance of ours stands: made, repaired, adopted, or left half by a call that was refused."""
         self._vouched.add(instance.gi_id)

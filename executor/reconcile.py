@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from executor.clock import Clock
-from executor.errors import GpuError, InstanceNotFoundError, InUseError, RetryableGpuError
+from executor.errors import GpuError, InstanceNotFoundError, InUseError, RetryableGpuError, UnrecordedError
 from executor.gpu import Gpu, GpuInstance, PartialChangeError, UnsureChangeError
 from executor.journal import Journal, Verb
 from executor.mig import Layout, Placement, transition
@@ -75,6 +75,15 @@ def decide(standing: Iterable[GpuInstance], ours: Callable[[GpuInstance], bool],
         created=change.created,
         blocked=blocked,
     )
+
+
+def destructions(instances: Iterable[GpuInstance], index: int) -> list[str]:
+    """The commands that take the instances away."""
+    lines = []
+    for item in instances:
+        compute = [f"nvidia-smi mig -i {index} -dci -gi {item.gi_id}"] if item.is_whole else []
+        lines += [*compute, f"nvidia-smi mig -i {index} -dgi -gi {item.gi_id}"]
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +343,10 @@ class Reconciler:
 
         Halves become whole. Instances go as they become idle, then others come, in the order given. A call that is
         refused for now is tried again later, with growing waits; meanwhile comes what does not need its slices. What
-        will not go gets its compute instance back, so that it can be used. No step raises a ``GpuError``.
+        will not go gets its compute instance back, so that it can be used. No step raises a ``GpuError`` but:
+
+        Raises:
+            UnrecordedError: An instance of ours could neither be written down nor taken away.
         """
         tasks = [
             *(_Task("repair", item.placement, instance=item) for item in halves),
@@ -414,7 +426,13 @@ class Reconciler:
         return None
 
     def _refuse(self, task: _Task, error: GpuError) -> None:
-        """Take note of a refusal: when the task is due again, if ever."""
+        """Take note of a refusal: when the task is due again, if ever.
+
+        Raises:
+            UnrecordedError: It is that: nothing that follows could be written down either.
+        """
+        if isinstance(error, UnrecordedError):
+            raise error
         is_alike = task.last is not None and task.last.retry_after_s == error.retry_after_s
         task.n_alike = task.n_alike + 1 if is_alike else 1
         task.n_refused, task.last = task.n_refused + 1, error
@@ -456,7 +474,9 @@ class Reconciler:
             GpuError: The driver does not answer.
         """
         standing = self._gpu.instances()
-        self._journal.settle(standing)
+        named = self._journal.named_in(standing)
+        with self._undone_unless_written(named):
+            self._journal.settle(standing)
         return standing
 
     def _own(self, instance: GpuInstance) -> GpuInstance | None:
@@ -470,8 +490,7 @@ class Reconciler:
             return self._repair(half)
         with self._begun("create", placement, others=[item.gi_id for item in standing]):
             made = self._gpu.create(placement)
-        self._journal.stands(made)
-        return made
+        return self._written(made)
 
     def _destroy(self, instance: GpuInstance) -> None:
         if self._own(instance) is None:
@@ -488,12 +507,57 @@ class Reconciler:
         if standing is None:
             raise InstanceNotFoundError(f"{instance.placement}: gone, or not ours any more; somebody else was there")
         if standing.is_whole:
-            self._journal.stands(standing)
-            return standing
+            return self._written(standing)
         with self._begun("repair", instance.placement, instance.gi_id):
             made = self._gpu.make_whole(instance.gi_id)
-        self._journal.stands(made)
+        return self._written(made)
+
+    def _written(self, made: GpuInstance) -> GpuInstance:
+        """The instance, of which is written that it stands.
+
+        Raises:
+            OSError: That could not be; it is gone again.
+            UnrecordedError: Nor would it go.
+        """
+        with self._undone_unless_written(made):
+            self._journal.stands(made)
         return made
+
+    @contextmanager
+    def _undone_unless_written(self, made: GpuInstance | None) -> Iterator[None]:
+        """Take an instance away that the journal did not take, as on a full disk: no later process would know it."""
+        try:
+            yield
+        except OSError as error:
+            if made is None:
+                raise
+            refusal = self._refused_to_go(made)
+            if refusal is None:
+                with suppress(OSError):
+                    self._journal.gone(made.gi_id)
+                raise
+            what = f"{made.placement} (GPU instance ID {made.gi_id}) was made, and cannot be written down"
+            told = f"{error.filename}: {error.strerror or error}; nor would it go again: {refusal}"
+            by_hand = f"; once it lets go: {'; '.join(destructions([made], self._gpu.index))}"
+            advice = by_hand if self._gpu.backend in ("nvml", "smi") else ""
+            raise UnrecordedError(f"{what}: {told}{advice}") from error
+
+    def _refused_to_go(self, instance: GpuInstance) -> GpuError | None:
+        """Why the instance, which nothing is in yet, cannot be destroyed without a word in the journal."""
+        refusal: GpuError | None = None
+        for n in range(1, self._patience.n_attempts + 1):
+            try:
+                self._gpu.destroy(instance.gi_id)
+            except InstanceNotFoundError:
+                return None
+            except RetryableGpuError as error:
+                refusal = error
+                self._clock.sleep_until(self._clock.now_s + self._patience.wait_s(error, n))
+            except GpuError as error:
+                return error
+            else:
+                return None
+        return refusal
 
     @contextmanager
     def _begun(
@@ -507,7 +571,7 @@ class Reconciler:
             self._journal.named(error.made_id)
             raise
         except PartialChangeError as error:
-            self._journal.stands(error.standing)
+            self._written(error.standing)
             raise
         except GpuError as error:
             if verb == "destroy" and gi_id is not None and isinstance(error, InstanceNotFoundError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise, product
@@ -13,7 +15,7 @@ import pytest
 from executor.catalogue import gpu_model
 from executor.clock import VirtualClock
 from executor.driver import DriverGpu
-from executor.errors import DriverError, GpuError, InUseError
+from executor.errors import DriverError, GpuError, InUseError, UnrecordedError
 from executor.gpu import Gpu, GpuInstance
 from executor.journal import Journal, Remembered
 from executor.mig import GpuModel, Layout, Placement
@@ -23,7 +25,7 @@ from executor.sim import SimGpu
 from executor.smi import SmiGpu
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
-from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_GI, READ, UNKNOWN, StandIn
+from tests.standin.standin import CREATE_CI, CREATE_GI, DESTROY_CI, DESTROY_GI, READ, UNKNOWN, StandIn
 
 QUICK = Patience(n_attempts=4, longest_s=1.0)
 
@@ -378,3 +380,65 @@ def test_nothing_waits_for_an_instance_of_its_profile_where_geometry_alone_is_th
 
 def test_what_exists_only_once_waits_for_the_one_that_goes() -> None:
     assert created_beside("1g.5gb+me@0", "1g.5gb+me@1") > 4
+
+
+def full_from(n_writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal takes so many more records, then the disk is full."""
+    sync, room = os.fsync, iter(range(n_writes))
+
+    def full(descriptor: int) -> None:
+        if next(room, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr("executor.journal.os.fsync", full)
+
+
+def written_until_full(driver, path: Path, monkeypatch: pytest.MonkeyPatch, n_writes: int) -> tuple[StandIn, Journal]:
+    """Apply two instances to an empty GPU; what the next controller is told."""
+    standin, gpu = driver
+    with Journal(path, "a boot") as journal, monkeypatch.context() as patch:
+        full_from(n_writes, patch)
+        with pytest.raises(OSError, match="No space left"):
+            Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4", "1g.5gb@0"))
+    with Journal(path, "a boot") as journal:
+        Reconciler(gpu, journal, VirtualClock(), QUICK).settle()
+        return standin, journal
+
+
+@pytest.mark.parametrize("n_writes", range(4))
+def test_what_could_not_be_written_down_is_taken_away_again(
+    driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_writes: int
+) -> None:
+    standin, journal = written_until_full(driver, tmp_path / "journal", monkeypatch, n_writes)
+    assert (names(standin), journal.untold()) == (["3g.20gb@4"] * (n_writes >= 2), [])
+
+
+def test_what_was_made_unseen_and_could_not_be_written_down_is_taken_away_again(
+    nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin, gpu = nvml
+    make = gpu._create
+
+    def then_silent(placement: Placement) -> None:
+        make(placement)
+        standin.fail(READ, UNKNOWN, count=1)
+
+    gpu._create = then_silent
+    standin, journal = written_until_full(nvml, tmp_path / "journal", monkeypatch, 1)
+    assert (standin.standing(), journal.untold()) == ((), [])
+
+
+def test_what_can_neither_be_written_down_nor_taken_away_is_named_with_what_takes_it_away(
+    driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin, gpu = driver
+    for op in (DESTROY_CI, DESTROY_GI):
+        standin.fail(op, UNKNOWN, per_mille=1000)
+    with Journal(tmp_path / "journal") as journal, pytest.raises(UnrecordedError) as error:
+        full_from(1, monkeypatch)
+        Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4"))
+    (left,) = standin.standing()
+    assert f"3g.20gb@4 (GPU instance ID {left.gi_id}) was made, and cannot be written down: " in str(error.value)
+    by_hand = f"nvidia-smi mig -i 0 -dci -gi {left.gi_id}; nvidia-smi mig -i 0 -dgi -gi {left.gi_id}"
+    assert str(error.value).endswith(f"once it lets go: {by_hand}")

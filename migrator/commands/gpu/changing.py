@@ -13,7 +13,7 @@ from executor.errors import InUseError, TargetNotReachedError
 from executor.gpu import GpuInstance
 from executor.journal import Journal, in_doubt
 from executor.mig import Layout
-from executor.reconcile import Decision, Outcome, Patience, Reconciler, decide
+from executor.reconcile import Decision, Outcome, Patience, Reconciler, decide, destructions
 from migrator.commands.gpu.standing import LayoutText, creations, layout_in
 from migrator.commands.options import Backend, BesideOthers, Card, Index, Json, State, with_examples
 from migrator.commands.where import Manner, Where
@@ -162,22 +162,14 @@ def _end(outcome: Outcome, gpu: DriverGpu, stays: Sequence[str]) -> None:
         said = dict.fromkeys(map(str, (*outcome.undone, *outcome.blocked)))  # one refusal may keep several from coming
         left = [item.left for item in outcome.undone if item.left is not None]
         if left and gpu.backend != "sim":
-            advice.append(f"once nothing holds it: {'; '.join(_destructions(left, gpu.index))}")
+            advice.append(f"once nothing holds it: {'; '.join(destructions(left, gpu.index))}")
         raise TargetNotReachedError("; ".join([*said, *stays, *advice]))
 
 
 def _commands(decision: Decision, index: int) -> list[str]:
-    lines = _destructions(decision.destroyed, index)
+    lines = destructions(decision.destroyed, index)
     lines += [f"nvidia-smi mig -i {index} -cci -gi {item.gi_id}" for item in decision.repaired]
     return [*lines, *creations(index, Layout(decision.created))]
-
-
-def _destructions(instances: Iterable[GpuInstance], index: int) -> list[str]:
-    lines = []
-    for item in instances:
-        compute = [f"nvidia-smi mig -i {index} -dci -gi {item.gi_id}"] if item.is_whole else []
-        lines += [*compute, f"nvidia-smi mig -i {index} -dgi -gi {item.gi_id}"]
-    return lines
 
 
 def print_decision(decision: Decision, index: int) -> None:
