@@ -7,6 +7,7 @@ from typing import Literal
 
 from executor.driver import CardFacts, DriverFacts, DriverGpu
 from executor.errors import NoGpuError
+from executor.extras import install
 
 BackendName = Literal["auto", "nvml", "smi"]
 
@@ -54,4 +55,4 @@ def card_facts(index: int) -> CardFacts:
 
 def _require_nvml(what: str) -> None:
     if find_spec("pynvml") is None:
-        raise NoGpuError(f"{what} needs pynvml: pip install 'migrator-mig[nvml]'")
+        raise NoGpuError(f"{what} needs pynvml: {install('nvml')}")

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from executor.extras import install
 from executor.files import read_input, write_whole
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast
 from forecaster.spread import checked_history, quantiles_of
@@ -480,7 +481,7 @@ def _versions() -> dict[str, str]:
 def _require_extra(where: Path) -> None:
     missing = [name for name, own in _versions().items() if not own]
     if missing:
-        raise ModelError(f"{where}: needs {missing[0]}; install the extra: pip install 'migrator-mig[neural]'")
+        raise ModelError(f"{where}: needs {missing[0]}; install the extra: {install('neural')}")
 
 
 # --- the network

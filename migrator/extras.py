@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from executor.extras import install
+
 
 @dataclass(frozen=True, slots=True)
 class Extra:
@@ -30,11 +32,6 @@ EXTRAS: Mapping[str, Extra] = {
     "plot": Extra(("plotly", "jinja2"), "--plot"),
 }
 """By name; gurobi is among the planner's solvers."""
-
-
-def install(extra: str) -> str:
-    """The command that installs it."""
-    return f"pip install 'migrator-mig[{extra}]'"
 
 
 def lacking(extra: str, modules: Iterable[str] | None = None) -> str | None:

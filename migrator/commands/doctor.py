@@ -24,6 +24,7 @@ from executor.cpu.gpu import find_shares, ways
 from executor.discovery import disagreements
 from executor.driver import DriverGpu
 from executor.errors import ExecutorError, GpuError, NoGpuError
+from executor.extras import install
 from executor.gpu import GpuInstance
 from executor.journal import Records, in_doubt
 from executor.mps import COMMAND as MPS_COMMAND
@@ -41,7 +42,7 @@ from migrator.commands.options import Backend, Json, State, with_examples
 from migrator.commands.where import Where, state_folder
 from migrator.console import counted, escape, output, print_json
 from migrator.errors import ExitCode
-from migrator.extras import EXTRAS, install, lacking
+from migrator.extras import EXTRAS, lacking
 
 Level = Literal["ok", "note", "warning", "problem"]
 """``note``: nothing is wrong. ``problem``: a real run could not work."""

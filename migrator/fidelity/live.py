@@ -23,6 +23,7 @@ from typing import assert_never
 import numpy as np
 
 from executor.catalogue import gpu_model
+from executor.extras import install
 from migrator.config import Config, read_config
 from migrator.errors import LogError, MigratorError
 from migrator.execution.applier import servers_of
@@ -322,7 +323,7 @@ def _requests(folder: Path, names: Iterable[str]) -> list[Requests]:
     try:
         from workloads.live.generator import read_streams  # noqa: PLC0415 - needs an extra
     except ImportError as error:
-        raise MigratorError(f"a live run's requests need {error.name}: pip install 'migrator-mig[live]'") from None
+        raise MigratorError(f"a live run's requests need {error.name}: {install('live')}") from None
     path = folder / "live" / "requests.msgpack"
     streams = {stream.tenant: stream for stream in read_streams(path)}
     found = []

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from executor.extras import install
 from forecaster.auto import Auto
 from forecaster.ewma import Ewma
 from forecaster.expert import IntArray
@@ -69,7 +70,7 @@ def test_the_methods_are_those_of_the_registry() -> None:
 def test_a_method_whose_library_is_missing_is_told_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "lightgbm" else name)
     found = methods_of()
-    assert found.missing == {"lightgbm": "needs lightgbm: pip install 'migrator-mig[forecast]'"}
+    assert found.missing == {"lightgbm": f"needs lightgbm: {install('forecast')}"}
     assert "seasonal-naive" in found.forecasters
     with pytest.raises(SeriesError, match=r"^--method lightgbm needs lightgbm: pip install 'migrator-mig.forecast.'$"):
         methods_of(["lightgbm"])

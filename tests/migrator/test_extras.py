@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from executor.extras import install
 from migrator.config import read_config
 from migrator.errors import ConfigError
 from migrator.extras import lacking
@@ -26,20 +27,20 @@ def absent(monkeypatch: pytest.MonkeyPatch):
     ("modules", "told"),
     [
         ((), None),
-        (("torch",), "needs torch: pip install 'migrator-mig[live]'"),
-        (("zmq", "torch", "scipy"), "needs scipy, torch and zmq: pip install 'migrator-mig[live]'"),
-        (("torch", "transformers"), "needs torch and transformers: pip install 'migrator-mig[live]' transformers"),
+        (("torch",), "needs torch: LIVE"),
+        (("zmq", "torch", "scipy"), "needs scipy, torch and zmq: LIVE"),
+        (("torch", "transformers"), "needs torch and transformers: LIVE transformers"),
         (("transformers",), "needs transformers: pip install transformers"),
     ],
 )
 def test_what_is_lacking_is_named_with_what_installs_it(absent, modules: tuple[str, ...], told: str | None) -> None:
     absent(*modules)
-    assert lacking("live", ["uvicorn", *modules]) == told
+    assert lacking("live", ["uvicorn", *modules]) == (told and told.replace("LIVE", install("live")))
 
 
 def test_a_network_without_model_and_library_is_refused_naming_both(absent, write_config) -> None:
     absent("neuralforecast")
-    with pytest.raises(ConfigError, match=r"fit nhits makes; that needs neuralforecast: .*'migrator-mig\[neural\]'$"):
+    with pytest.raises(ConfigError, match=r"fit nhits makes; that needs neuralforecast: pip install .*\[neural\]'$"):
         read_config(write_config({"forecast.method": "nhits"}))
 
 

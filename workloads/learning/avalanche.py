@@ -12,6 +12,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from executor.extras import install
 from workloads.errors import LearningError
 from workloads.learning.course import Option
 from workloads.learning.experiences import Samples
@@ -46,7 +47,7 @@ def fit(classifier: Classifier, new: Samples, memory: Samples, option: Option, *
         from avalanche.training.plugins import EvaluationPlugin  # noqa: PLC0415 (heavy, and of the extra `live`)
         from avalanche.training.supervised import Naive  # noqa: PLC0415 (heavy, and of the extra `live`)
     except ImportError as error:
-        raise LearningError(f"trainer avalanche needs {error.name}: pip install 'migrator-mig[live]'") from error
+        raise LearningError(f"trainer avalanche needs {error.name}: {install('live')}") from error
 
     class Told(SupervisedPlugin):  # type: ignore[misc] # Avalanche has no types
         """Hands each step to the watcher, and leaves after the last one."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.extras import install
 from executor.files import gunzipped, read_arrays, read_input
 from executor.names import spelled_as
 from workloads.errors import DataAbsentError, LearningError
@@ -75,7 +76,7 @@ def benchmark(name: str, *, seed: int = 0, folder: Path | None = None, asked: As
     try:
         return BENCHMARKS[known](seed, data_folder() if folder is None else folder, asked)
     except ImportError as error:
-        raise LearningError(f"benchmark {known} needs {error.name}: pip install 'migrator-mig[live]'") from error
+        raise LearningError(f"benchmark {known} needs {error.name}: {install('live')}") from error
 
 
 def data_folder() -> Path:

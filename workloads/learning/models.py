@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from executor.extras import install
 from executor.files import write_whole
 from executor.names import spelled_as
 from workloads.learning.experiences import encoded
@@ -210,8 +211,8 @@ def classifier(
             torch.manual_seed(seed)
             module, label = _module(MODELS[model], tuple(shape), n_classes, weights)
     except ImportError as error:
-        install = "transformers" if error.name == "transformers" else "'migrator-mig[live]'"
-        raise ModelError(f"model {model} needs {error.name}: pip install {install}") from error
+        command = "pip install transformers" if error.name == "transformers" else install("live")
+        raise ModelError(f"model {model} needs {error.name}: {command}") from error
     made = Classifier(
         model,
         module,

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, assert_never
 import highspy
 import pulp
 
+from executor.extras import install
 from planner.budget import Budget
 from planner.errors import EngineError
 from planner.highs import SilentHighs
@@ -214,7 +215,7 @@ def _ask_gurobi(program: pulp.LpProblem, budget: Budget) -> SolverAnswer:
     try:
         import gurobipy  # noqa: PLC0415 (optional)
     except ImportError:
-        message = "the package gurobipy is not installed (pip install 'migrator-mig[gurobi]')"
+        message = f"the package gurobipy is not installed ({install('gurobi')})"
         raise EngineError(f"solver gurobi: {message}; --solver highs needs nothing more") from None
     options = {"TimeLimit": budget.time_limit_s, "NodeLimit": budget.max_nodes, "Seed": RANDOM_SEED, "Threads": 1}
     options |= {"MIPGap": budget.rel_gap, "MIPGapAbs": 0.0}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from executor.extras import install
 from migrator.commands import compare as command
 
 BAD = [
@@ -51,4 +52,4 @@ def test_a_config_is_not_written_over(call, write_config) -> None:
 def test_without_plotly_the_extra_is_named(call, write_config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
     code, out, err = call("compare", write_config(), "--policies", "static", "--plot", "page.html")
-    assert (code, out, err.count("\n"), "migrator-mig[plot]" in err) == (2, "", 1, True)
+    assert (code, out, err.count("\n"), install("plot") in err) == (2, "", 1, True)

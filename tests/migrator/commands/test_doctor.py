@@ -14,6 +14,7 @@ import pytest
 from executor import processes
 from executor.catalogue import gpu_model
 from executor.cpu.shares import NoSharesError
+from executor.extras import install
 from executor.journal import Journal
 from executor.mig import Layout
 from migrator.commands import doctor
@@ -398,7 +399,7 @@ def test_a_solver_that_does_not_solve_is_a_warning(monkeypatch: pytest.MonkeyPat
 def test_an_extra_that_is_absent_says_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "plotly" else object())
     found = next(item for item in doctor._extras() if item.about == "extra plot")
-    assert (found.level, found.advice) == ("note", "pip install 'migrator-mig[plot]'")
+    assert (found.level, found.advice) == ("note", install("plot"))
 
 
 def test_whether_a_gpu_can_be_shared_by_mps_is_told(seen, mps: MpsStandIn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from executor.extras import install
+
 SHORT = ("--window", 60, "--history", 200, "--stride", 100)
 
 
@@ -122,14 +124,14 @@ def test_without_plotly_a_page_is_refused_naming_the_extra(call, monkeypatch: py
     monkeypatch.setitem(sys.modules, "plotly", None)
     code, out, err = call("forecast", "eval", "azure-conv", "--plot", "page.html")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "migrator-mig[plot]" in err
+    assert install("plot") in err
 
 
 def test_without_the_extra_nothing_is_fitted(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "torch" else name)
     code, out, err = call("forecast", "fit", "nhits", "azure-conv", "--out", "model")
     assert (code, out) == (2, "")
-    assert err == "error: forecast fit nhits needs torch: pip install 'migrator-mig[neural]'\n"
+    assert err == f"error: forecast fit nhits needs torch: {install('neural')}\n"
     assert not Path("model").exists()
 
 

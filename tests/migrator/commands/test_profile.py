@@ -15,6 +15,7 @@ import pytest
 from executor.catalogue import gpu_model
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from executor.cuts import CpuCut
+from executor.extras import install
 from migrator.commands import profile as command
 from migrator.profiling.record import Figure
 from migrator.profiling.stages import BusyLoad, Stage
@@ -282,7 +283,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line(call, case: str, state: 
 def test_what_is_missing_is_named_with_what_to_install(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "torch" else name)
     code, _, err = call("profile", "mlp", "--gpu", CUT.name)
-    assert (code, err) == (2, "error: profile needs torch: pip install 'migrator-mig[live]'\n")
+    assert (code, err) == (2, f"error: profile needs torch: {install('live')}\n")
 
 
 @pytest.mark.live

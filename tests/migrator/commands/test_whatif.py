@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from executor.extras import install
+
 SHORT = {"window_s": 30}
 GRID = ["--vary", "load=x2,x1", "--vary", "slo_ms=x1,0.1"]
 
@@ -98,7 +100,7 @@ def test_without_plotly_a_plot_is_refused_naming_the_extra(call, write_config, m
     monkeypatch.setitem(sys.modules, "plotly", None)
     code, out, err = call("whatif", write_config(SHORT), "--vary", "load=x1", "--plot", "grid.html")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "migrator-mig[plot]" in err
+    assert install("plot") in err
 
 
 def test_help_names_every_key_with_an_example(call) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import yaml
 
+from executor.extras import install
 from migrator.config import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
@@ -527,4 +528,4 @@ def test_the_extra_that_is_missing_is_named(call, live_run: Path, monkeypatch: p
     for name in ("workloads.live.generator", "workloads.live.wire"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "zmq", None)
-    assert "requests need zmq: pip install 'migrator-mig[live]'" in complaint(call, live_run)
+    assert f"requests need zmq: {install('live')}" in complaint(call, live_run)
