@@ -435,9 +435,11 @@ def test_what_can_neither_be_written_down_nor_taken_away_is_named_with_what_take
     standin, gpu = driver
     for op in (DESTROY_CI, DESTROY_GI):
         standin.fail(op, UNKNOWN, per_mille=1000)
-    with Journal(tmp_path / "journal") as journal, pytest.raises(UnrecordedError) as error:
+    with Journal(tmp_path / "journal") as journal:
         full_from(1, monkeypatch)
-        Reconciler(gpu, journal, VirtualClock(), QUICK).apply(layout(gpu, "3g.20gb@4"))
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        with pytest.raises(UnrecordedError) as error:
+            reconciler.apply(layout(gpu, "3g.20gb@4"))
     (left,) = standin.standing()
     assert f"3g.20gb@4 (GPU instance ID {left.gi_id}) was made, and cannot be written down: " in str(error.value)
     by_hand = f"nvidia-smi mig -i 0 -dci -gi {left.gi_id}; nvidia-smi mig -i 0 -dgi -gi {left.gi_id}"
