@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -245,10 +246,31 @@ def simulated(
         InfeasibleError: The policy has no plan for window 0.
         PlannerError: The policy cannot answer.
     """
+    return prepared(setting, traffic, policy, view, fairness)(into)
+
+
+Simulation = Callable[[Path | None], ReadLog]
+"""Carries out a run whose first window is planned; its log lies in the new folder that is given, or nowhere."""
+
+
+def prepared(
+    setting: Setting,
+    traffic: RecordedTraffic,
+    policy: AnyPolicy,
+    view: View | None = None,
+    fairness: Fairness = Fairness.POLICY_ONLY,
+) -> Simulation:
+    """The same run, its first window planned: a policy that cannot begin it is refused now, and nothing is simulated.
+
+    Raises:
+        ConfigError: The policy cannot run on what was measured, or has no pools and the config lists some.
+        InfeasibleError: The policy has no plan for window 0, or there are more tenants than compute slices.
+        PlannerError: The policy cannot answer.
+    """
     gpu = setting.config.gpu.model_copy(update={"backend": "sim", "index": 0})
     setting = replace(setting, config=setting.config.model_copy(update={"gpu": gpu}))
     parts = simulated_parts(setting, traffic, policy, as_published=fairness is Fairness.AS_PUBLISHED)
-    return log_of(Loop(setting, parts, view), setting.config, into)
+    return partial(log_of, Loop(setting, parts, view), setting.config)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from migrator.commands.pages import require_page, write_page
 from migrator.commands.running import (
     Begun,
     OnGpu,
+    Rival,
     begin,
     carry_out,
     gpu_of,
@@ -175,9 +176,11 @@ def run_command(
     rival = None if against is None else policy_of(against)
     refuse_unlike(rival, asked, str(config))
     show = partial(_shown, asked, verbose)
-    folder, setting, traffic = begin(asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit)
+    folder, setting, opponent = begin(
+        asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit, rival=rival
+    )
     if folder is not None:
-        print_run(folder, rival, setting, traffic, html, conditions)
+        print_run(folder, opponent, setting, html, conditions)
 
 
 @contextmanager
@@ -243,14 +246,16 @@ def resume_run(
             require_live(config, path)
         if log.is_finished or config.gpu.backend == "sim":
             setting, traffic = assemble(config, path)
+            opponent = Rival.of(rival, setting, traffic)
             if not log.is_finished:
                 _carry_on(log, chosen, setting, traffic, view, is_own=policy is not None)
         else:
             with gpu_of(config, path, where) as real:
                 assert real is not None
                 setting, traffic = assemble(config, path, real.gpu.model)
+                opponent = Rival.of(rival, setting, traffic)
                 _join(log, real, where, chosen, setting, traffic, view)
-    print_run(folder, rival, setting, traffic, html, conditions)
+    print_run(folder, opponent, setting, html, conditions)
 
 
 def _policy_of(stands: ReadLog, named: str | None) -> AnyPolicy:

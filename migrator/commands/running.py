@@ -17,10 +17,10 @@ from migrator.commands.gpu.changing import print_decision
 from migrator.commands.options import RUNS
 from migrator.commands.pages import AGAINST, write_page
 from migrator.commands.where import Manner, mind_other_managers, state_folder
-from migrator.comparison import simulated
+from migrator.comparison import Simulation, prepared
 from migrator.config import Config, config_yaml
 from migrator.console import escape, output, program, progress, warn, warn_of
-from migrator.errors import LiveError, MigratorError
+from migrator.errors import InfeasibleError, LiveError, MigratorError
 from migrator.execution import events
 from migrator.execution.instances import LATE_S
 from migrator.execution.loop import Loop, View
@@ -114,18 +114,41 @@ def refuse_unlike(rival: AnyPolicy | None, config: Config, origin: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A policy that the run is held against; its own run can begin, and is simulated when the other one is done."""
+
+    name: str
+    simulate: Simulation
+
+    @classmethod
+    def of(cls, policy: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic) -> Rival | None:
+        """The policy with its first window planned, before the run that it is for; ``None`` without one.
+
+        Raises:
+            ConfigError: The policy cannot run on what was measured, or has no pools and the config lists some.
+            InfeasibleError: It has no plan for window 0, or the GPU no room for all tenants.
+            PlannerError: It cannot answer.
+        """
+        if policy is None:
+            return None
+        try:
+            return cls(policy.name, prepared(setting, traffic, policy))
+        except InfeasibleError as error:
+            raise InfeasibleError(f"--against {policy.name}: {error}") from None
+
+
 def print_run(
     folder: Path,
-    rival: AnyPolicy | None,
+    rival: Rival | None,
     setting: Setting,
-    traffic: RecordedTraffic,
     html: Path | None = None,
     conditions: Sequence[Condition] = (),
 ) -> None:
     """Print what a finished run kept of the conditions, then its report, and write its page into ``html``.
 
     With ``rival`` both say what it won over that policy on the same requests, too; the simulated run of that is kept in
-    the run's folder.
+    the run's folder. Where that fails, the error waits until all else is done.
 
     Raises:
         MissedGoalError: A condition was not kept; all else is done then.
@@ -134,16 +157,7 @@ def print_run(
     report = report_of(log_of_run)
     goals = goals_of_run(report, conditions)
     print_goals(goals, output())
-    if rival is not None and report.blind_s:
-        warn(f"not held against {rival.name}: {report.blind_s} s of the run are in no figure, unlike a simulation's")
-    elif rival is not None:
-        with progress().status(f"simulating {escape(rival.name)} on the same requests"):
-            part = folder / f"{AGAINST}.part"  # what is there under its own name is whole
-            for old in (part, folder / AGAINST):
-                shutil.rmtree(old, ignore_errors=True)
-            log_of_rival = simulated(setting, traffic, rival, into=part)
-            part.rename(folder / AGAINST)
-        print_against(log_of_run, log_of_rival, output())
+    failure = None if rival is None else _held_against(rival, log_of_run, report.blind_s)
     print_report(report, output())
     print_layout_over_time(log_of_run, output())
     warn_of_slow_plans(log_of_run)
@@ -156,6 +170,27 @@ def print_run(
     if html is not None:
         output().print(f"  open {escape(str(html))}", soft_wrap=True)
     require_kept(goals)
+    if failure is not None:
+        raise failure
+
+
+def _held_against(rival: Rival, log_of_run: ReadLog, blind_s: int) -> Exception | None:
+    """Simulate the rival into the run's folder, and print what was won over it; the error that ended it, if one did."""
+    if blind_s:
+        warn(f"not held against {rival.name}: {blind_s} s of the run are in no figure, unlike a simulation's")
+        return None
+    part, whole = (log_of_run.folder / name for name in (f"{AGAINST}.part", AGAINST))  # what is at the second is whole
+    try:
+        with progress().status(f"simulating {escape(rival.name)} on the same requests"):
+            for old in (part, whole):
+                shutil.rmtree(old, ignore_errors=True)
+            log_of_rival = rival.simulate(part)
+            part.rename(whole)
+        print_against(log_of_run, log_of_rival, output())
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run's own report comes first
+        warn(f"the run is done, but not held against {rival.name}, which failed; the run's own report follows")
+        return error
+    return None
 
 
 @contextmanager
@@ -194,8 +229,9 @@ def begin(
     where: OnGpu,
     out: Path | None = None,
     time_limit_s: float | None = None,
-) -> tuple[Path | None, Setting, RecordedTraffic]:
-    """Carry out a new run: its folder, ``None`` for a dry run, and what it was about.
+    rival: AnyPolicy | None = None,
+) -> tuple[Path | None, Setting, Rival | None]:
+    """Carry out a new run: its folder, ``None`` for a dry run, what it was about, and the rival, which could begin it.
 
     ``show`` is told what the run is about before anything is planned, and says who watches it. ``out`` is the run's
     folder, by default one in ``runs``. ``origin`` names the config in messages.
@@ -218,6 +254,7 @@ def begin(
     with gpu_of(config, origin, where) as real:
         setting, traffic = assemble(config, origin, None if real is None else real.gpu.model)
         warn_of(setting.warnings)
+        opponent = Rival.of(rival, setting, traffic)
         with show(setting.gpu, traffic) as view:
             resolved = config_yaml(setting.config, out or RUNS / config.name)
 
@@ -235,7 +272,7 @@ def begin(
                 time_limit_s=time_limit_s,
                 wall=events.wall(config_sum(resolved)),
             )
-    return folder, setting, traffic
+    return folder, setting, opponent
 
 
 @dataclass(frozen=True, slots=True)

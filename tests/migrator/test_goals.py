@@ -115,7 +115,7 @@ def test_a_missed_goal_has_an_exit_code_of_its_own() -> None:
 
 def test_a_run_says_first_what_it_kept_and_ends_when_all_is_written(call: Call, write_config: WriteConfig) -> None:
     keep = ("--keep", "slo_attainment:vision>=0.1", "--keep", "goodput>=1")
-    code, out, err = call("run", write_config(LATER), "--out", "out", "--policy", "equal", *keep)
+    code, out, err = call("run", write_config(LATER), "--out", "out", "--policy", "whole", *keep)
     assert (code, err.splitlines()[-1]) == (5, "error: not kept: goodput>=1")
     assert [line.split(":")[0][:9] for line in out.splitlines()[:2]] == ["✓ slo_att", "✗ goodput"]
     assert "The run is in out" in out

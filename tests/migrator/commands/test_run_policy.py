@@ -8,6 +8,7 @@ import pytest
 
 from migrator.log import records as recorded
 from migrator.log.runlog import read_log
+from tests.migrator.conftest import SMALL
 
 ROOT = Path(__file__).parents[3]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
@@ -81,3 +82,27 @@ def test_the_traceback_of_a_policy_s_error_is_shown_on_demand(write_config, tmp_
     with pytest.raises(cli.PolicyError) as raised:
         cli.main()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+MANY = {"tenants": [{**SMALL["tenants"][0], "name": f"t{n}", "arrivals": {"rate_rps": 1}} for n in range(9)]}
+NINE = {**MANY, "windows": 1, "window_s": 20, "sharing": {"pools": "auto"}}
+
+
+def test_a_rival_that_cannot_begin_is_refused_before_anything_is_simulated(call, write_config) -> None:
+    code, out, err = call("run", write_config(NINE), "--policy", "whole", "--against", "static")
+    assert (code, out) == (3, "")
+    assert err.startswith("error: --against static: config small: tenants: 9 given, each with an instance of its own")
+    assert not Path("runs").exists()
+
+
+def test_a_rival_that_fails_on_the_way_does_not_cost_the_run_its_report(call, write_config, tmp_path: Path) -> None:
+    rival = own(tmp_path, 1, "1 / 0")
+    short = {"window_s": 20, "tenants.1.arrivals": {"rate_rps": 9}}
+    code, out, err = call("run", write_config(short), "--policy", "whole", "--against", rival, "--out", "out")
+    *_, warned, ended = err.splitlines()
+    assert code == 2
+    assert warned == "warning: the run is done, but not held against own, which failed; the run's own report follows"
+    assert ended.startswith(f"error: policy {rival}, line 9: own, window 1: plan() raised ZeroDivisionError")
+    assert out.splitlines()[0].startswith("small: simulated a100-80gb")
+    assert "The run is in out" in out
+    assert not Path("out", "against").exists()
