@@ -26,6 +26,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
+	@echo "                  STATE=DIR: beside another controller of this user's, with a state of its own"
 	@echo "make demo-share   the same with two models that take turns in shared instances, then the same requests simulated: five minutes"
 	@echo "make test    set up, then run the tests but for the slow ones: six minutes"
 	@echo "make test-slow    the tests that take more than half a second each: five minutes; CI runs them, too"
@@ -92,12 +93,15 @@ $(LIVE): $(STAMP)
 	$(COMPILE) $(VENV)/lib || true
 	@touch $@
 
+# What stands on the CPU is known by the user's own state folder; STATE=DIR is another one, where somebody has that.
+OWN = $(if $(STATE),--state $(STATE))
+
 # Service profiles are of the machine at hand: measured anew each time, in half a minute.
 demo-live: $(LIVE)
 	@mkdir -p runs
 	@rm -f runs/live-cpu-profiles.csv
-	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/live-cpu-profiles.csv
-	@$(BIN)/migrator run configs/live-cpu.yaml --set profiles=$(CURDIR)/runs/live-cpu-profiles.csv
+	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/live-cpu-profiles.csv $(OWN)
+	@$(BIN)/migrator run configs/live-cpu.yaml --set profiles=$(CURDIR)/runs/live-cpu-profiles.csv $(OWN)
 
 # Ends with two pairs on the same requests: the live run and its simulation; and, simulated, these pools and none.
 SIMULATED = $(BIN)/migrator compare configs/share-cpu.yaml --policies migrator --set gpu.backend=sim \
@@ -105,9 +109,9 @@ SIMULATED = $(BIN)/migrator compare configs/share-cpu.yaml --policies migrator -
 demo-share: $(LIVE)
 	@mkdir -p runs
 	@rm -f runs/share-cpu-profiles.csv
-	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/share-cpu-profiles.csv
+	@$(BIN)/migrator profile cnn_wide --gpu cpu-1.6-in-7 --coarse --out runs/share-cpu-profiles.csv $(OWN)
 	@run=runs/share-cpu; n=1; while [ -e $$run ]; do n=$$((n + 1)); run=runs/share-cpu-$$n; done; \
-		$(BIN)/migrator run configs/share-cpu.yaml --set profiles=$(CURDIR)/runs/share-cpu-profiles.csv --out $$run \
+		$(BIN)/migrator run configs/share-cpu.yaml --set profiles=$(CURDIR)/runs/share-cpu-profiles.csv --out $$run $(OWN) \
 		&& $(BIN)/migrator verify $$run && $(BIN)/migrator fidelity $$run
 	@echo; echo "The same requests, simulated with the accuracies of the config, in its pools:"
 	@$(SIMULATED)

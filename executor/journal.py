@@ -26,7 +26,7 @@ from executor.errors import ExecutorError, OtherControllerError
 from executor.files import fields_in, is_torn, open_appended, read_input, summed, sync_folder, write_all
 from executor.gpu import GpuInstance
 from executor.mig import Layout, Placement
-from executor.processes import born, holder_of_lock
+from executor.processes import Process, born, holder_of_lock, user_name
 
 Verb = Literal["create", "destroy", "repair"]
 
@@ -391,6 +391,20 @@ def _record_of(what: str, gi_id: int, placement: str, uuid: str) -> Mapping[str,
     return {what: gi_id, "placement": placement, "uuid": uuid}
 
 
+_OWN_FOLDER = "--state DIR keeps what is yours in a folder of your own"
+
+
+def _remedy(holder: Process | None) -> str:
+    """Who has the file, and what to do: another user's process is not ours to end."""
+    if holder is None:
+        return f"; {_OWN_FOLDER}"
+    if born(holder.pid) is None:
+        return f": process {holder} is gone; wait until what it has called ends, or {_OWN_FOLDER}"
+    if holder.user in (None, user_name(os.geteuid())):
+        return f": process {holder}; wait for it, or end it, or {_OWN_FOLDER}"
+    return f": process {holder}, of another user; wait for it, or {_OWN_FOLDER}"
+
+
 def _opened(path: Path) -> FileIO:
     """The file, which is made if there is none, while no other process has it.
 
@@ -403,16 +417,13 @@ def _opened(path: Path) -> FileIO:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = open_appended(path)
         except OSError as error:
-            raise JournalError(f"{path}: cannot be opened: {error.strerror or error}") from None
+            whose = f"; {_OWN_FOLDER}" if isinstance(error, PermissionError) else ""
+            raise JournalError(f"{path}: cannot be opened: {error.strerror or error}{whose}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            holder, who = holder_of_lock(path), ""
-            if holder is not None:
-                is_gone = born(holder.pid) is None
-                todo = " is gone; wait until what it has called ends" if is_gone else "; wait for it, or end it"
-                who = f": process {holder}{todo}"
+            who = _remedy(holder_of_lock(path))
             raise OtherControllerError(f"{path}: another controller has this GPU; one at a time{who}") from None
         except OSError as error:
             file.close()

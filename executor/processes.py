@@ -331,7 +331,11 @@ def _user(folder: Path) -> str | None:
     line = next((line for line in _read(folder / "status").splitlines() if line.startswith("Uid:")), None)
     if line is None:
         return None
-    uid = int(line.split()[1])
+    return user_name(int(line.split()[1]))
+
+
+def user_name(uid: int) -> str:
+    """What this system calls the user of the number; the number where it has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -211,7 +211,7 @@ def _gpu(gpu: DriverGpu, where: Where) -> Iterator[Finding]:
         yield Finding("note", about, f"catalogue: {line}", "the driver's word counts")
     holder = holder_of_lock(where.journal_of(gpu))
     if holder is not None:
-        yield Finding("problem", about, f"another controller has it: process {holder}", "wait for it, or end it")
+        yield Finding("problem", about, f"another controller has it: process {holder}", "wait for it, or --state DIR")
     try:
         records = where.records_of(gpu)
     except ExecutorError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,8 +78,18 @@ class Manner:
 
 
 def state_folder() -> Path:
-    """Where what is ours is written down, unless it is said: ``$XDG_STATE_HOME/migrator``."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "migrator"
+    """Where what is ours is written down, unless it is said: ``$XDG_STATE_HOME/migrator``, else in the user's home."""
+    return Path(os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state") / "migrator"
+
+
+def _home() -> Path:
+    """``$HOME``; where ``sudo`` left another user's there, the home that the system has of this one."""
+    home = Path.home()
+    with suppress(KeyError, OSError):
+        if home.stat().st_uid != os.geteuid():
+            own = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+            return own if own.is_dir() and own.stat().st_uid == os.geteuid() else home
+    return home
 
 
 def mind_other_managers(*, may_refuse: bool) -> None:

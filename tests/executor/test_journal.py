@@ -17,7 +17,7 @@ from executor.errors import OtherControllerError
 from executor.gpu import GpuInstance
 from executor.journal import Intent, Journal, JournalError, Records, Remembered, Verb, recorded
 from executor.mig import Layout
-from executor.processes import Process
+from executor.processes import Process, user_name
 
 PLACEMENT = gpu_model("a30-24gb").placement("2g.12gb@2")
 OTHER_PLACE = gpu_model("a30-24gb").placement("2g.12gb@0")
@@ -324,9 +324,20 @@ def test_a_second_controller_is_refused_until_the_first_has_left(path: Path) -> 
 
 @pytest.mark.parametrize(
     ("holder", "words"),
-    [(None, "one at a time$"), (Process(2**30), "process 1073741824 is gone; wait until what it has called ends$")],
+    [
+        (None, "one at a time; --state DIR keeps"),
+        (Process(2**30), "process 1073741824 is gone; wait until what it has called ends, or --state DIR keeps"),
+        (
+            Process(os.getpid(), "migrator run x.yaml", "somebody-else"),
+            r"process \d+ \(migrator run x.yaml, somebody-else\), of another user; wait for it, or --state DIR keeps",
+        ),
+        (
+            Process(os.getpid(), "migrator run x.yaml", user_name(os.geteuid())),
+            r"run x.yaml, \w+\); wait for it, or end it, or --state DIR keeps",
+        ),
+    ],
 )
-def test_a_holder_that_is_not_seen_or_gone_is_no_process_to_end(
+def test_only_a_living_process_of_our_own_user_is_one_to_end(
     path: Path, monkeypatch: pytest.MonkeyPatch, holder: Process | None, words: str
 ) -> None:
     monkeypatch.setattr("executor.journal.holder_of_lock", lambda _: holder)
