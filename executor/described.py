@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from executor.errors import InvalidGpuModelError
-from executor.files import read_input
+from executor.files import alike_to, read_input
 from executor.mig import GpuModel, Profile, Variant
 from executor.names import did_you_mean
 
@@ -50,7 +50,7 @@ def read_model(path: Path) -> GpuModel:
         text = read_input(path, MOST_BYTES).decode("utf-8")
         document = tomllib.loads(text)
     except OSError as error:
-        raise InvalidGpuModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InvalidGpuModelError(f"{path}: cannot be read: {error.strerror or error}{alike_to(path)}") from None
     except (ValueError, RecursionError) as error:
         raise InvalidGpuModelError(f"{path}: no TOML file: {error}") from None
     try:

@@ -22,9 +22,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
 from io import BufferedReader, BufferedWriter, BytesIO, FileIO
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
+
+from executor.names import nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +44,9 @@ MOST_BYTES = 2**30
 
 _MIB = 2**20
 
+_MOST_NAMES = 10_000
+"""Of a folder in which a name like a missing one is looked for."""
+
 _KINDS = (
     (stat.S_ISDIR, "a folder", errno.EISDIR),
     (stat.S_ISFIFO, "a pipe", errno.ESPIPE),
@@ -48,6 +54,27 @@ _KINDS = (
     (stat.S_ISCHR, "a device", errno.ENXIO),
     (stat.S_ISBLK, "a device", errno.ENXIO),
 )
+
+
+def alike_to(path: Path) -> str:
+    """The question whether the file or folder was meant whose name is most like a missing one's, to be put behind it.
+
+    Empty where the path exists, or nothing is like it.
+    """
+    try:
+        gap = next((one for one in (path, *path.parents) if one.parent.is_dir()), path)
+        if os.path.lexists(gap):
+            return ""
+        with os.scandir(gap.parent) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_NAMES) if entry.name.isprintable()]
+    except (OSError, ValueError):
+        return ""
+    meant = nearest(gap.name, names)
+    if meant is None:
+        return ""
+    rest = path.relative_to(gap)
+    whole = gap.with_name(meant) / rest
+    return f" (did you mean {whole if whole.exists() else gap.with_name(meant)}?)"
 
 
 def read_input(path: Path, most_bytes: int = MOST_BYTES) -> bytes:

@@ -40,6 +40,7 @@ from migrator.errors import ConfigError
 from migrator.extras import model_text
 from planner.budget import FLOOR_COSTS_AT_MOST, planning_time_s
 from planner.files.strict import Text, as_text, read_document
+from planner.files.words import NAME, needed
 from workloads.errors import WorkloadError
 from workloads.training import Curve
 
@@ -83,9 +84,7 @@ def _share(most: float) -> AfterValidator:
 Fraction = Annotated[float, Field(ge=0), _share(1)]
 Load = Annotated[Positive, _share(MOST_LOAD)]
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-
-Name = Annotated[str, Field(pattern=_NAME, max_length=100)]
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 
 
 def _either(needed: str) -> WrapValidator:
@@ -758,7 +757,7 @@ def _key_of(error: ErrorDetails, data: Mapping[Any, Any]) -> str:
     if parts[:1] == ["tenants"] and len(parts) > 1:
         tenant = data["tenants"][parts[1]]
         name = tenant.get("name") if isinstance(tenant, Mapping) else None
-        if isinstance(name, str) and re.fullmatch(_NAME, name):
+        if isinstance(name, str) and re.fullmatch(NAME, name):
             parts[1] = name
     return ".".join(map(str, parts))
 
@@ -772,13 +771,27 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "rps": "requests a second"}
 
 def _in_our_words(error: ErrorDetails, key: str) -> str:
     """What is needed; where a number was quoted, or written with its unit, also that number."""
+    if error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    if error["type"] == "missing":
+        return "it is missing, and needed"
     if error["type"] not in _NUMBERS:
-        return error["msg"].partition(" or instance of ")[0].removeprefix("Value error, ")
-    needed, pattern = _NUMBERS[error["type"]]
+        return f"{needed(error)}{_keys_of(error)} is needed"
+    what, pattern = _NUMBERS[error["type"]]
     unit = next((unit for unit in _UNITS if key.endswith(f"_{unit}")), "")
     number = str(error["input"]).strip().removesuffix(unit).strip()
     such = f", as {number}" if re.fullmatch(pattern, number) else ""
-    return f"{needed}{f' of {_UNITS[unit]}' if unit else ''} is needed{such}"
+    return f"{what}{f' of {_UNITS[unit]}' if unit else ''} is needed{such}"
+
+
+def _keys_of(error: ErrorDetails) -> str:
+    """The keys of the section that is no mapping, as far as they are few."""
+    name = error.get("ctx", {}).get("class_name")
+    section = next((one for one in Section.__subclasses__() if one.__name__ == name), None)
+    if section is None:
+        return ""
+    first, *others = section.model_fields
+    return f" ({', '.join([first, *others[:3]])}{' …' if len(others) > 3 else ''})"
 
 
 _BRANCHES = ("AccuracyConfig", "int", "float", "str", "none")

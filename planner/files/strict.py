@@ -18,9 +18,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from pydantic_core import PydanticCustomError
 
 from executor.errors import Refusal
-from executor.files import read_input
+from executor.files import alike_to, read_input
 from executor.names import did_you_mean
 from planner.errors import PlannerError
+from planner.files.words import needed
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -81,7 +82,7 @@ def read_by(find: Callable[[Any, str], object]) -> PlainValidator:
 
     def found(text: object, info: ValidationInfo) -> object:
         if not isinstance(text, str):
-            raise PydanticCustomError("text", "a valid string")
+            raise PydanticCustomError("text", "text")
         try:
             return find(info.context, text)
         except Refusal as error:
@@ -118,7 +119,7 @@ def read_document(path: Path, error: type[Exception]) -> dict[str, object]:
         text = read_input(path, MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as reason:
         what = reason.strerror if isinstance(reason, OSError) else "it is not UTF-8 text"
-        raise error(f"{path}: cannot be read: {what}") from None
+        raise error(f"{path}: cannot be read: {what}{alike_to(path)}") from None
     suffix = path.suffix.lower()
     is_json = suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip().startswith("{"))
     try:
@@ -142,7 +143,19 @@ def value_in(text: str, *, is_json: bool = False) -> object:
         _check_yaml(text)
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except (LookupError, TypeError, ValueError, yaml.YAMLError, RecursionError) as reason:
-        raise ValueError(f"is no {'JSON' if is_json else 'YAML'}: {' '.join(str(reason).split())}") from None
+        said = _of_yaml(text, reason) if isinstance(reason, yaml.MarkedYAMLError) else " ".join(str(reason).split())
+        raise ValueError(f"is no {'JSON' if is_json else 'YAML'}: {said}") from None
+
+
+def _of_yaml(text: str, error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, and where; a tab, by which somebody indented, is called one."""
+    mark = error.problem_mark
+    if mark is None:
+        return " ".join(str(error).split())
+    line = [*text.split("\n"), ""][min(mark.line, text.count("\n"))]
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return f"line {mark.line + 1} begins with a tab; YAML is indented with spaces"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
 
 
 @contextmanager
@@ -185,9 +198,7 @@ def _first_line(model: type[StrictModel], error: ValidationError) -> str:
         case "value_error":
             return f"{key}: {first['ctx']['error']}"
         case _:
-            wanted = re.sub(r"^\w+ should (be |have )?", "", first["msg"])
-            wanted = wanted.replace("a valid array", "a list").replace("an object", "a mapping")
-            return f"{key} is {as_text(first['input'])}; {wanted} is needed"
+            return f"{key} is {as_text(first['input'])}; {needed(first)} is needed"
 
 
 def _key_path(location: tuple[str | int, ...]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from executor.files import (
+    alike_to,
     gunzipped,
     make_new,
     open_appended,
@@ -198,3 +199,27 @@ def test_a_folder_without_anything_to_sync_is_no_error(
             sync_folder(tmp_path)
     else:
         sync_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("configs/quickstrat.yaml", "configs/quickstart.yaml"),
+        ("confgs/quickstart.yaml", "configs/quickstart.yaml"),
+        ("confgs/other.yaml", "configs"),
+        ("configs/quickstart.yaml", None),
+        ("configs/zzz", None),
+        ("zzz/zzz/zzz", None),
+        ("configs/new", None),
+    ],
+)
+def test_a_missing_path_is_offered_the_nearest(tmp_path: Path, asked: str, meant: str | None) -> None:
+    (tmp_path / "configs").mkdir()
+    for name in ("quickstart.yaml", "two\nlines.yaml", "new\x1b.yaml"):
+        (tmp_path / "configs" / name).touch()
+    assert alike_to(tmp_path / asked) == ("" if meant is None else f" (did you mean {tmp_path / meant}?)")
+
+
+def test_a_name_that_no_file_system_has_is_offered_none(tmp_path: Path) -> None:
+    assert alike_to(tmp_path / "a\0b") == ""
+    assert alike_to(tmp_path / ("x" * 5000)) == ""

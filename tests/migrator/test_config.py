@@ -175,11 +175,11 @@ BAD = [
     ({"estimates.delay_s": 30, "planner.planning_s": 29.5}, "with planner.planning_s (29.5) it must leave a step"),
     ({"estimates.delay_s": -1}, "estimates.delay_s"),
     ({"estimates.acuracy_bias": 0.1}, "estimates: unknown key 'acuracy_bias'; did you mean 'accuracy_bias'?"),
-    ({"estimates.accuracy_bias": 5}, "estimates.accuracy_bias: Input should be less than or equal to 1"),
+    ({"estimates.accuracy_bias": 5}, "estimates.accuracy_bias: at most 1 is needed"),
     ({"estimates.accuracy_sigma": -0.1}, "estimates.accuracy_sigma"),
-    ({"estimates.time_bias": -1}, "estimates.time_bias: Input should be greater than -1"),
-    ({"estimates.time_sigma": 3}, "estimates.time_sigma: Input should be less than or equal to 2"),
-    ({"estimates.service_spread": 1}, "estimates.service_spread: Input should be less than 1"),
+    ({"estimates.time_bias": -1}, "estimates.time_bias: more than -1 is needed"),
+    ({"estimates.time_sigma": 3}, "estimates.time_sigma: at most 2 is needed"),
+    ({"estimates.service_spread": 1}, "estimates.service_spread: less than 1 is needed"),
     ({"estimates.service_spread": -0.1}, "estimates.service_spread"),
     ({"estimates.cost_gpu_s": float("inf")}, "estimates.cost_gpu_s"),
     ({"tenants.1.arrivals.offset_s": 100.4}, "tenants.language.arrivals.offset_s"),
@@ -188,20 +188,20 @@ BAD = [
     ({"tenants.0.name": "no spaces"}, "tenants.0.name"),
     ({"tenants.0.name": "a\x1b[31m"}, r"(got 'a\x1b[31m')"),
     ({"tenants.0.name": "a\n"}, r"(got 'a\n')"),
-    ({"tenants.0.model": ""}, "tenants.vision.model: String should have at least 1 character (got '')"),
-    ({"tenants.1.arrivals.trace": ""}, "tenants.language.arrivals.trace: String should have at least 1 character"),
-    ({"profiles": ""}, "profiles: String should have at least 1 character"),
+    ({"tenants.0.model": ""}, "tenants.vision.model: text that is not empty is needed (got '')"),
+    ({"tenants.1.arrivals.trace": ""}, "tenants.language.arrivals.trace: text that is not empty is needed"),
+    ({"profiles": ""}, "profiles: text that is not empty is needed"),
     ({"tenants.0.slo_ms": -3}, "tenants.vision.slo_ms"),
     ({"tenants.0.arrivals.rate_rps": -1}, "tenants.vision.arrivals.rate_rps"),
     ({"tenants.0.arrivals.rate_rps": float("nan")}, "tenants.vision.arrivals.rate_rps"),
-    ({"tenants.0.arrivals.rate_rps": 0}, "tenants.vision.arrivals.rate_rps: Input should be greater than 0 (got 0)"),
+    ({"tenants.0.arrivals.rate_rps": 0}, "tenants.vision.arrivals.rate_rps: more than 0 is needed (got 0)"),
     ({"tenants.0.arrivals.column": "all"}, "tenants.vision.arrivals: column is of trace files"),
     ({"tenants.1.arrivals.gaps": "zero"}, "tenants.language.arrivals: gaps is of trace files; azure-conv is shipped"),
     ({"tenants.0.arrivals.scale": {"method": "copies", "factor": 3}}, "scale.method is copies; 'rate_rps' is drawn"),
     ({"tenants.0.arrivals.rate_rps": None}, "give either 'trace'"),
     ({"tenants.0.arrivals.trace": "azure-conv"}, "give either 'trace'"),
     ({"tenants.0.accuracy.before": 1.2}, "tenants.vision.accuracy"),
-    ({"tenants.1.accuracy": []}, "tenants.language.accuracy: List should have at least 1 item"),
+    ({"tenants.1.accuracy": []}, "tenants.language.accuracy: a list of 1 or more is needed"),
     *(
         (
             {"tenants.0.accuracy": value},
@@ -236,7 +236,7 @@ BAD = [
     ({"windows": "4"}, "config.yaml: windows: a whole number is needed, as 4 (got '4')"),
     ({"windows": "4.5"}, "config.yaml: windows: a whole number is needed (got '4.5')"),
     ({"tenants.0.arrivals.rate_rps": "6 rps"}, "rate_rps: a number of requests a second is needed, as 6 (got '6 rps')"),
-    ({"tenants.0": 3}, "tenants.0: Input should be a valid dictionary (got 3)"),
+    ({"tenants.0": 3}, "tenants.0: a mapping of keys to values (name, model, slo_ms, arrivals …) is needed (got 3)"),
     ({"gpu.model": "a30"}, "gpu.model: unknown GPU model 'a30' (did you mean a30-24gb?); known: a100-40gb"),
     ({"tenants.0.batch": 0}, "tenants.vision.batch"),
     ({"tenants.0.batch": "most"}, "tenants.vision.batch"),
@@ -248,7 +248,15 @@ BAD = [
     ({"forecast.model": "fitted"}, "forecast: model is of methods informer and nhits, and method is 'ewma'"),
     ({"forecast.method": "informer"}, "forecast: method 'informer' needs a model: the folder"),
     ({"gpu": None}, "gpu"),
-    ({"gpu": 3}, "gpu: Input should be a valid dictionary (got 3)"),
+    (
+        {"tenants.0.name": "visi\u00f3n"},
+        "name: a name of letters from A to Z or a to z, digits, '.', '_' and '-', begun by",
+    ),
+    ({"name": "-x"}, "begun by a letter or a digit, is needed (got '-x')"),
+    ({"name": "x" * 101}, "name: text of at most 100 characters is needed"),
+    ({"tenants.1.arrivals.sort": "yes"}, "tenants.language.arrivals.sort: true or false is needed (got 'yes')"),
+    ({"windows": -1}, "windows: at least 1 is needed (got -1)"),
+    ({"gpu": 3}, "gpu: a mapping of keys to values (model, backend, index, silent_s) is needed (got 3)"),
     ({"window_s": 1e308}, "window_s"),
     ({"windows": 10**30}, "windows"),
     ({"windows": 10**8}, "windows is 100000000"),
@@ -270,8 +278,8 @@ BAD = [
         "simulation.driver.error_share: a share, at most 1, is needed; percent? 10 % are 0.1 (got 10)",
     ),
     ({"simulation": {"driver": {"in_use_s": -1}}}, "simulation.driver.in_use_s"),
-    ({"simulation": {"others": {"placement": "1g.10gb@0"}}}, "simulation.others: Input should be a valid list"),
-    ({"simulation": {"others": [{}]}}, "simulation.others.0.placement: Field required"),
+    ({"simulation": {"others": {"placement": "1g.10gb@0"}}}, "simulation.others: a list is needed"),
+    ({"simulation": {"others": [{}]}}, "simulation.others.0.placement: it is missing, and needed"),
     (
         {"simulation": {"others": [{"placement": "1g.10gb@0"}, {"placement": "1g.5gb@0"}]}},
         "simulation.others.1.placement: a100-80gb has no MIG profile '1g.5gb'; it has 1g.10gb,",
@@ -289,7 +297,7 @@ BAD = [
     ({"tenants.0.worker_start_s": 1e308}, "tenants.vision.worker_start_s"),
     ({"tenants.0.arrivals.scale": {"factor": 1e308}}, "tenants.vision.arrivals.scale.factor"),
     ({"name": "x" * 300}, "name"),
-    ({"profile_variant": "fast"}, "profile_variant: Input should be 'recorded' or 'launch-free' (got 'fast')"),
+    ({"profile_variant": "fast"}, "profile_variant: 'recorded' or 'launch-free' is needed (got 'fast')"),
 ]
 
 
@@ -354,7 +362,7 @@ BAD_POOLS = [
         {"sharing.pools": [["vision", "language"]], "tenants.1.alone": True},
         "sharing.pools: 'language' is to be alone, and shares with vision",
     ),
-    ({"sharing.turn_cost": -0.01}, "sharing.turn_cost: Input should be greater than or equal to 0 (got -0.01)"),
+    ({"sharing.turn_cost": -0.01}, "sharing.turn_cost: at least 0 is needed (got -0.01)"),
     (
         {"sharing.turn_cost": 1.01},
         "sharing.turn_cost: a share, at most 1, is needed; percent? 1.01 % are 0.0101 (got 1.01)",
@@ -459,7 +467,7 @@ def test_a_number_of_thousands_of_digits_is_refused_by_its_key(write_config, pla
 @pytest.mark.parametrize("key", ["tenants.1.arrivals.trace", "profiles", "tenants.0.model"])
 def test_a_nul_in_a_text_is_refused(write_config, key: str) -> None:
     told = key.replace("tenants.0", "tenants.vision").replace("tenants.1", "tenants.language")
-    assert f"{told}: text without NUL characters (got 'a\\x00b')" in refusal(write_config({key: "a\0b"}))
+    assert f"{told}: text without NUL characters is needed (got 'a\\x00b')" in refusal(write_config({key: "a\0b"}))
 
 
 def test_a_link_that_leads_to_itself_is_a_name_like_any_other(write_config, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.errors import ExecutorError
-from executor.files import read_input, read_shipped
+from executor.files import alike_to, read_input, read_shipped
 from executor.names import did_you_mean, spelled_as
 from workloads.errors import ProfileTableError
 
@@ -282,7 +282,7 @@ def read_profiles(path: Path) -> ServiceProfiles:
     try:
         text = read_input(path, MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
-        raise ProfileTableError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ProfileTableError(f"{path}: cannot be read: {error.strerror or error}{alike_to(path)}") from None
     except UnicodeDecodeError as error:
         raise ProfileTableError(f"{path}: not a text file: {error.reason} at byte {error.start}") from None
     return parse_profiles(str(path), text)

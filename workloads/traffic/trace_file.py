@@ -36,7 +36,7 @@ from typing import assert_never
 
 import numpy as np
 
-from executor.files import GZIP_MAGIC, gunzipped, read_input, read_shipped
+from executor.files import GZIP_MAGIC, alike_to, gunzipped, read_input, read_shipped
 from executor.names import nearest
 from workloads.arrays import FloatArray, IntArray
 from workloads.errors import TraceError
@@ -146,8 +146,8 @@ def read_trace(path: Path, reading: Reading | None = None) -> Trace:
     except FileNotFoundError:
         known = (*SHIPPED, SERVEGEN_TRACE)
         meant = nearest(path.name, known)
-        hint = f"; did you mean {meant}?" if meant else f"; shipped traces: {', '.join(known)}"
-        raise TraceError(f"{path}: no such trace file{hint}") from None
+        hint = alike_to(path) or (f" (did you mean {meant}?)" if meant else "")
+        raise TraceError(f"{path}: no such trace file{hint}; shipped traces: {', '.join(known)}") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
     return _parse(str(path), raw, reading or Reading())

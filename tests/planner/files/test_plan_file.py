@@ -122,7 +122,7 @@ def test_schedules_come_in_the_problems_order() -> None:
         ("status", "best", "status is 'best'; 'optimal', 'feasible', 'timeout' or 'infeasible' is needed"),
         ("reconfiguration", "physical", "reconfiguration is 'physical'; the problem's is paper"),
         ("objective", float("nan"), "objective is nan; a finite number is needed"),
-        ("n_steps", "3", "n_steps is '3'; a valid integer is needed"),
+        ("n_steps", "3", "n_steps is '3'; a whole number is needed"),
         ("tenants", None, "tenants is missing; a"),
         ("gap", 0.5, "gap is 0.5; objective and bound make it"),
         ("objectve", 1.0, "unknown key objectve (did you mean objective?)"),
@@ -173,7 +173,7 @@ def test_a_tenant_given_twice_is_refused() -> None:
         ({"placement": "1g.6gb@9"}, "lifetimes[0].placement: 1g.6gb cannot start at memory slice 9"),
         ({"task": "sleep"}, "lifetimes[0].task is 'sleep'; 'inference' or 'retraining' is needed"),
         ({"tenant": "nobody"}, "lifetimes[0].tenant: 'nobody' is no tenant of the problem"),
-        ({"placement": 3}, "lifetimes[0].placement is 3; a valid string is needed"),
+        ({"placement": 3}, "lifetimes[0].placement is 3; text is needed"),
         ({"ends": 3}, "unknown key lifetimes[0].ends (did you mean end_step?)"),
     ],
 )

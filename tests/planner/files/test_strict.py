@@ -21,6 +21,11 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     assert message_of(tmp_path / "none.json") == f"{tmp_path / 'none.json'}: cannot be read: No such file or directory"
 
 
+def test_a_missing_file_is_offered_the_nearest_name(tmp_path: Path) -> None:
+    (tmp_path / "problem.json").write_text("{}")
+    assert message_of(tmp_path / "problm.json").endswith(f" (did you mean {tmp_path / 'problem.json'}?)")
+
+
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert "cannot be read: it is a folder; a file is needed" in message_of(tmp_path)
 
@@ -35,6 +40,9 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ("a.json", b"[1]", "holds [1]; a mapping of keys to values is needed"),
         ("a.json", b'{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' is given twice"),
         ("a.yaml", b"a: [", "is no YAML"),
+        ("a.yaml", b"a:\n\tb: 1\n", "is no YAML: line 2 begins with a tab; YAML is indented with spaces"),
+        ("a.yaml", b"a:\n  b: 1\n \tc: 2\n", "line 3 begins with a tab"),
+        ("a.yaml", b"a: 1\nb: %x\n", "is no YAML: line 2, column 4: found character that cannot start any token"),
         ("a.yaml", b"", "holds None"),
         ("a.yaml", b"a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is given twice"),
         ("a.yaml", b"? [1]\n: 2\n", "is no YAML"),
