@@ -32,7 +32,7 @@ help:
 	@echo "make test-slow    the tests that take more than half a second each: five minutes; CI runs them, too"
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
-	@echo "make test-crash       kill runs 200 times at random moments, take them up again: a minute"
+	@echo "make test-crash       kill runs 200 times at random moments, take them up again; end 100 by signals: minutes"
 	@echo "make check   ruff, formatting, mypy, import contracts, who opens files; limits, links and commands of the documentation"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
@@ -126,6 +126,7 @@ test-live: $(LIVE)
 
 test-crash: $(STAMP)
 	$(BIN)/python -m tests.crash --kills 200
+	$(BIN)/python -m tests.crash.endings --n 100
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -90,6 +90,11 @@ class Records:
         self.begun: Intent | None = None
         self.target: tuple[str, ...] | None = None
 
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Where what is recorded as ours stands: placements as text, in the order in which it was made."""
+        return tuple(placement for placement, _ in self._made.values())
+
     def is_ours(self, instance: GpuInstance) -> bool:
         """Whether we made it: id, placement and UUID agree, or this controller has left it half."""
         is_recorded = self._made.get(instance.gi_id) == _place_and_uuid(instance)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -31,6 +33,7 @@ from migrator.log.records import WindowFinished
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, read_log
 from migrator.parallel import Processes
+from migrator.signals import Interruption, exit_code, interruptible
 from migrator.views.as_json import comparison_to_json, report_to_json
 from planner.files.plan_file import plan_to_json
 from planner.files.strict import one_or_all
@@ -154,6 +157,7 @@ def run(
     policy: str | Path = "migrator",
     out: str | Path | None = None,
     time_limit_s: float | None = None,
+    stop: threading.Event | None = None,
 ) -> Run:
     """Carry out a run, simulated, on a real GPU, or live, as its config says, and write its log.
 
@@ -161,25 +165,45 @@ def run(
     ``time_limit_s`` are wall seconds for a plan, with which a run is not repeatable. What ``migrator run`` warns of
     goes to standard error here, too.
 
+    On the main thread SIGINT, SIGTERM and SIGHUP end it in order: its log says so, and what it made on a GPU goes. Off
+    it no signal is heard, and only ``stop`` ends it so, once it is set.
+
     Raises:
+        KeyboardInterrupt: SIGINT has ended it.
+        SystemExit: SIGTERM or SIGHUP has; the code is 143 or 129.
+        StoppedError: ``stop`` has; :func:`load_run` reads the log.
         MigratorError: The config, the folder or an argument cannot be used, or a window cannot be planned.
         PolicyError: There is no such policy, or the file holds none.
         GpuError: A real GPU is not there, not as the config has it, or does not answer.
     """
     _require_limit(time_limit_s)
-    folder, _, _ = begin(
-        config,
-        _origin(config),
-        policy_of(_name(policy)),
-        lambda *_: nullcontext(View()),
-        where=OnGpu(),
-        out=None if out is None else _path("out", out),
-        time_limit_s=time_limit_s,
-    )
+    with _exits_in_order():
+        folder, _, _ = begin(
+            config,
+            _origin(config),
+            policy_of(_name(policy)),
+            lambda *_: nullcontext(View()),
+            where=OnGpu(),
+            out=None if out is None else _path("out", out),
+            time_limit_s=time_limit_s,
+            stop=_event(stop),
+        )
     assert folder is not None
     found = Run(folder)
     warn_of_slow_plans(found.log)
     return found
+
+
+@contextmanager
+def _exits_in_order() -> Iterator[None]:
+    """End the program where TERM or HUP has ended what is inside, with the command line's exit code."""
+    with interruptible() as interruption:
+        try:
+            yield
+        except KeyboardInterrupt:
+            if interruption.received[:1] in ([], [signal.SIGINT]):
+                raise
+            raise SystemExit(exit_code(interruption.received)) from None
 
 
 def load_run(folder: str | Path) -> Run:
@@ -280,13 +304,21 @@ class Comparison:
 
 
 def compare(
-    config: Config, *, policies: Sequence[str | Path], windows: int | None = None, segments: int = 1, jobs: int = 1
+    config: Config,
+    *,
+    policies: Sequence[str | Path],
+    windows: int | None = None,
+    segments: int = 1,
+    jobs: int = 1,
+    stop: threading.Event | None = None,
 ) -> Comparison:
     """Simulate the same requests under several policies; ``segments`` are later pieces of the config's traces.
 
     Decisions alone are compared: batches are free, and all have the same forecaster. ``jobs`` processes work at once.
+    Once ``stop`` is set, the comparison ends with the simulation under way.
 
     Raises:
+        StoppedError: ``stop`` has ended it.
         MigratorError: The config or an argument cannot be used, a trace is too short, or a policy has no plan for a
             first window.
         PolicyError: There is no such policy.
@@ -304,12 +336,17 @@ def compare(
     warn_of(warnings_of(config))
     if windows is not None:
         config = config.model_copy(update={"windows": windows, "load_windows": config.n_load_windows})
+    interruption = Interruption(_event(stop))
     matches = matches_of(config, origin, given, segments, Fairness.POLICY_ONLY)
     wanted = with_hindsight(matches)
-    if jobs == 1:  # in this process: a script that asks for no other needs no guard against being imported anew
-        return Comparison(told_apart(list(map(score_of, wanted)), len(matches)), segments)
-    with Processes(min(jobs, len(wanted))) as processes:
-        scores = dict(processes.each(score_of, wanted))
+    scores = dict[int, MatchScore]()
+    with ExitStack() as stack:
+        done: Iterator[tuple[int, MatchScore]] = enumerate(map(score_of, wanted))
+        if jobs > 1:  # else in this process: then a script needs no guard against being imported anew
+            done = stack.enter_context(Processes(min(jobs, len(wanted)))).each(score_of, wanted)
+        for place, score in done:
+            interruption.check()
+            scores[place] = score
     return Comparison(told_apart([scores[place] for place in range(len(wanted))], len(matches)), segments)
 
 
@@ -322,6 +359,12 @@ def _require_limit(time_limit_s: object) -> None:
         return
     if isinstance(time_limit_s, bool) or not isinstance(time_limit_s, Real) or not 0 <= float(time_limit_s) < math.inf:
         raise MigratorError(f"time_limit_s is {time_limit_s!r}; a finite number of seconds, 0 or more, is needed")
+
+
+def _event(stop: object) -> threading.Event | None:
+    if stop is not None and not isinstance(stop, threading.Event):
+        raise MigratorError(f"stop is {stop!r}; a threading.Event is needed")
+    return stop
 
 
 def _name(policy: object) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from signal import Signals
+from collections.abc import Sequence
+from signal import SIGINT, Signals
 from typing import Annotated
 
 import typer
@@ -22,7 +23,7 @@ from migrator.commands.options import LONGEST_NAME
 from migrator.commands.verbs import VERBS, group_of, help_without_verb
 from migrator.console import complain, let_streams_take_any_text, note
 from migrator.errors import ExitCode, MigratorError, exit_code_of
-from migrator.signals import terminations_interrupt
+from migrator.signals import exit_code, interruptible
 from planner.errors import PolicyError
 
 
@@ -65,7 +66,7 @@ def main() -> None:
     """
     let_streams_take_any_text()
     listen(note)
-    with terminations_interrupt() as received:
+    with interruptible() as interruption:
         try:
             code = (
                 command_line()(standalone_mode=False) or 0
@@ -77,15 +78,15 @@ def main() -> None:
         except BaseException as error:  # noqa: BLE001 - the last line of defence of the whole program
             code = _report(_cause(error))
         if code == ExitCode.INTERRUPTED:  # by our own table, or by typer, which makes an interrupt its code
-            code = _interrupted(received)
+            code = _interrupted(interruption.received)
     sys.exit(code)
 
 
-def _interrupted(received: list[Signals]) -> int:
-    """Say what ended the program, and return the exit code that shells expect: 128 and the signal's number."""
-    by = f" by {received[0].name}" if received else ""
+def _interrupted(received: Sequence[Signals]) -> int:
+    """Say what ended the program, and return its exit code."""
+    by = "" if received[:1] in ([], [SIGINT]) else f" by {received[0].name}"
     complain(f"interrupted{by}")
-    return 128 + received[0] if received else ExitCode.INTERRUPTED
+    return exit_code(received)
 
 
 def _cause(error: BaseException) -> BaseException:

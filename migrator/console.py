@@ -124,11 +124,19 @@ def print_json(value: Mapping[str, object]) -> None:
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
+_NAME = "migrator"
+
+
 def program() -> str:
-    """The command that starts this program again: its name if that is on the PATH, else the path it was started by."""
-    started = Path(sys.argv[0])
-    if started.name == "__main__.py":
+    """The command that starts this program again: its name if that is on the PATH, else the path it was started by.
+
+    From a Python program, whatever that is called, it is ours all the same.
+    """
+    started = Path(next(iter(sys.argv), ""))
+    if started.name == "__main__.py" or (started.name != _NAME and shutil.which(_NAME) is None):
         return "python -m migrator"
+    if started.name != _NAME:
+        return _NAME
     if started.parent == Path():
         return started.name
     found = shutil.which(started.name)

@@ -39,6 +39,10 @@ class LiveError(MigratorError):
     """A live run cannot begin or go on: a process that it needs is gone, or does not do its work."""
 
 
+class StoppedError(MigratorError):
+    """The program that asked for the work has stopped it, by the event that it gave."""
+
+
 class LogError(MigratorError):
     """A log cannot be read as one of ours."""
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from migrator.errors import MigratorError
-from migrator.signals import TERMINATIONS
+from migrator.signals import SIGNALS
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,19 +88,16 @@ def _interrupts_put_off() -> Iterator[None]:
     """
     put_off: list[int] = []
     hears = threading.current_thread() is threading.main_thread()  # the only one that may set what is done at a signal
-    handlers = {one: signal.signal(one, lambda number, _: put_off.append(number)) for one in _INTERRUPTS if hears}
-    signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    handlers = {one: signal.signal(one, lambda number, _: put_off.append(number)) for one in SIGNALS if hears}
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         for one, handler in handlers.items():
             signal.signal(one, handler)
     if put_off:
         signal.raise_signal(signal.Signals(put_off[0]))
-
-
-_INTERRUPTS = (signal.SIGINT, *TERMINATIONS)
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:

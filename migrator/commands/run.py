@@ -43,6 +43,7 @@ from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
 from migrator.setting import Setting
+from migrator.signals import Interruption, interruptible
 from migrator.traffic import RecordedTraffic
 from migrator.views.progress import RunView
 from migrator.views.report import print_report
@@ -222,7 +223,7 @@ def resume_run(
         WireError: The folder of a live run's processes cannot be used.
     """
     rival, view = None if against is None else policy_of(against), partial(RunView, verbose=verbose)
-    with ResumedLog(folder) as log:
+    with interruptible() as interruption, ResumedLog(folder) as log:
         stands = log.stands
         conditions = conditions_of(keep, [tenant.name for tenant in stands.header.tenants])
         if log.is_finished:
@@ -248,13 +249,13 @@ def resume_run(
             setting, traffic = assemble(config, path)
             opponent = Rival.of(rival, setting, traffic)
             if not log.is_finished:
-                _carry_on(log, chosen, setting, traffic, view, is_own=policy is not None)
+                _carry_on(log, chosen, setting, traffic, view, interruption, is_own=policy is not None)
         else:
             with gpu_of(config, path, where) as real:
                 assert real is not None
                 setting, traffic = assemble(config, path, real.gpu.model)
                 opponent = Rival.of(rival, setting, traffic)
-                _join(log, real, where, chosen, setting, traffic, view)
+                _join(log, real, where, chosen, setting, traffic, view, interruption)
     print_run(folder, opponent, setting, html, conditions)
 
 
@@ -300,6 +301,7 @@ def _join(
     setting: Setting,
     traffic: RecordedTraffic,
     view_of: Callable[..., RunView],
+    interruption: Interruption,
 ) -> None:
     """Go on with a run on a real GPU at the next window for which all can be ready; what was torn is void."""
     stands = log.stands
@@ -328,6 +330,7 @@ def _join(
             view=view,
             time_limit_s=stands.header.time_limit_s,
             begun=Begun(stands, joins),
+            interruption=interruption,
         )
 
 
@@ -345,6 +348,7 @@ def _carry_on(
     setting: Setting,
     traffic: RecordedTraffic,
     view_of: Callable[..., RunView],
+    interruption: Interruption,
     *,
     is_own: bool,
 ) -> None:
@@ -365,4 +369,5 @@ def _carry_on(
             view=view,
             time_limit_s=stands.header.time_limit_s,
             begun=Begun(stands),
+            interruption=interruption,
         )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from executor.mig import GpuModel
 from executor.reconcile import decide
@@ -19,8 +20,8 @@ from migrator.commands.pages import AGAINST, write_page
 from migrator.commands.where import Manner, mind_other_managers, state_folder
 from migrator.comparison import Simulation, prepared
 from migrator.config import Config, config_yaml
-from migrator.console import escape, output, program, progress, warn, warn_of
-from migrator.errors import InfeasibleError, LiveError, MigratorError
+from migrator.console import escape, note, output, program, progress, warn, warn_of
+from migrator.errors import InfeasibleError, LiveError, MigratorError, StoppedError
 from migrator.execution import events
 from migrator.execution.instances import LATE_S
 from migrator.execution.loop import Loop, View
@@ -47,6 +48,7 @@ from migrator.log.runlog import (
 )
 from migrator.pools import require_shareable
 from migrator.setting import Setting
+from migrator.signals import Interruption, interruptible
 from migrator.traffic import RecordedTraffic
 from migrator.views.ending import print_against, print_layout_over_time
 from migrator.views.report import print_report
@@ -214,6 +216,8 @@ def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None
     state = where.state or state_folder()
     with real_gpu(config.gpu, origin, state, adopt=manner.adopt, dry_run=manner.dry_run) as real:
         warn_of(real.journal.untold())
+        if left := real.journal.made:
+            note(f"ours stand already: {', '.join(left)}; what the first plan has no use for goes")
         try:
             yield real
         finally:
@@ -230,8 +234,11 @@ def begin(
     out: Path | None = None,
     time_limit_s: float | None = None,
     rival: AnyPolicy | None = None,
+    stop: Event | None = None,
 ) -> tuple[Path | None, Setting, Rival | None]:
     """Carry out a new run: its folder, ``None`` for a dry run, what it was about, and the rival, which could begin it.
+
+    Signals end it in order, and so does ``stop`` once it is set.
 
     ``show`` is told what the run is about before anything is planned, and says who watches it. ``out`` is the run's
     folder, by default one in ``runs``. ``origin`` names the config in messages.
@@ -251,7 +258,7 @@ def begin(
         require_live(config, origin)
     if config.gpu.backend != "sim" and not isinstance(policy, Policy):
         raise MigratorError(f"gpu.backend is {config.gpu.backend}; {policy.name} shares the GPU without MIG instances")
-    with gpu_of(config, origin, where) as real:
+    with interruptible(stop) as interruption, gpu_of(config, origin, where) as real:
         setting, traffic = assemble(config, origin, None if real is None else real.gpu.model)
         warn_of(setting.warnings)
         opponent = Rival.of(rival, setting, traffic)
@@ -271,6 +278,7 @@ def begin(
                 view=view,
                 time_limit_s=time_limit_s,
                 wall=events.wall(config_sum(resolved)),
+                interruption=interruption,
             )
     return folder, setting, opponent
 
@@ -295,6 +303,7 @@ def carry_out(
     time_limit_s: float | None = None,
     wall: Wall | None = None,
     begun: Begun | None = None,
+    interruption: Interruption | None = None,
 ) -> Path | None:
     """Carry out a run, new or ``begun``; its folder. A dry run's first layout is printed, and nothing is made.
 
@@ -311,13 +320,12 @@ def carry_out(
         log = stack.enter_context(log_of_run()) if is_live else None
         if log is not None and begun is None:
             stack.enter_context(gone_if_empty(log))
-        with untouched_if_refused(real):
-            folder = None if log is None else log.folder
-            opened = _opened_parts(
-                setting, traffic, policy, real=real, run=folder, begun=begun or Begun(), time_limit_s=time_limit_s
-            )
-            parts = stack.enter_context(opened)
-            run = Loop(setting, parts, view)
+        folder = None if log is None else log.folder
+        opened = _opened_parts(
+            setting, traffic, policy, real=real, run=folder, begun=begun or Begun(), time_limit_s=time_limit_s
+        )
+        parts = stack.enter_context(opened)
+        run = Loop(setting, parts, view, interruption)
         if where.manner.dry_run:
             standing, ours = ((), lambda _: True) if real is None else (real.gpu.instances(), real.journal.is_ours)
             print_decision(decide(standing, ours, run.first_layout), setting.config.gpu.index)
@@ -378,17 +386,6 @@ def telling_what_is_left(real: RealGpu | None, where: OnGpu) -> Iterator[None]:
 
 
 @contextmanager
-def untouched_if_refused(real: RealGpu | None) -> Iterator[None]:
-    """While a run is prepared, nothing is made on the GPU: where that fails, nothing is left there."""
-    try:
-        yield
-    except BaseException:
-        if real is not None:
-            real.left.clear()
-        raise
-
-
-@contextmanager
 def gone_if_empty(log: RunLog) -> Iterator[None]:
     """Remove the run's folder again where the run fails before anything of it is in its log."""
     try:
@@ -406,15 +403,16 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
     Raises:
         OSError: The log is not there any more, and that is why.
     """
+    was_asked = KeyboardInterrupt, StoppedError
     try:
         yield
-    except (KeyboardInterrupt, OSError, LiveError, ZygoteError, NoAnswerError) as error:
+    except (*was_asked, OSError, LiveError, ZygoteError, NoAnswerError) as error:
         if isinstance(error, OSError) and error.strerror == CUT:
             raise  # neither a report nor a resumption can be had of it
         if (folder / EVENTS_FILE).exists():
             again = f"{program()} run --resume {folder}{where.with_state}"
             warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")
-        elif not isinstance(error, KeyboardInterrupt):  # a process of a live run may miss the folder first
+        elif not isinstance(error, was_asked):  # a process of a live run may miss the folder first
             raise OSError(errno.ENOENT, LOST, str(folder / EVENTS_FILE)) from None
         raise
 

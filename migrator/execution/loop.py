@@ -19,6 +19,7 @@ from executor.gpu import LOOK_EVERY_S
 from executor.mig import Layout, OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.config import Config, config_yaml
+from migrator.errors import StoppedError
 from migrator.execution import events
 from migrator.execution.ahead import begun_s, expected_opening
 from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe, rates_before_step, seen_step
@@ -33,6 +34,7 @@ from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinis
 from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
 from migrator.log.trouble import Blind
 from migrator.setting import Setting
+from migrator.signals import Interruption
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy, Policy
 from planner.problem import Owner
@@ -43,6 +45,9 @@ _EPS = 1e-9
 
 PIECE_S = 5.0
 """Seconds of the run after which a view hears how far it is."""
+
+STOP_S = 0.5
+"""The same, of a run that its program may stop: so often it looks whether it is to end."""
 
 
 class View:
@@ -70,8 +75,10 @@ class View:
 class Loop:
     """One run, or the rest of one; its first window is planned, and nothing is written to its log yet."""
 
-    def __init__(self, setting: Setting, parts: Parts, view: View | None = None) -> None:
-        """Plan the first window.
+    def __init__(
+        self, setting: Setting, parts: Parts, view: View | None = None, interruption: Interruption | None = None
+    ) -> None:
+        """Plan the first window; ``interruption`` is what may end the run before its end.
 
         Raises:
             ConfigError: The policy, or the config's forecast, needs arrivals before they come, and they are unknown.
@@ -81,6 +88,8 @@ class Loop:
         """
         policy = parts.policy
         self._setting, self._parts, self._view = setting, parts, view or View()
+        self._interruption = interruption or Interruption()
+        self._piece_s = PIECE_S if self._interruption.stop is None else STOP_S
         self._traffic, self._sharing, self._models = parts.traffic, parts.sharing, parts.models
         self._foresight = Foresight(
             setting,
@@ -116,6 +125,8 @@ class Loop:
         """Carry out all windows, into the log; ``wall`` are facts of the wall clock about its begin.
 
         Raises:
+            KeyboardInterrupt: A signal has ended the run; the log says so.
+            StoppedError: Its program has.
             OSError: The log, or the journal of our instances, cannot be written.
             NoAnswerError: The GPU does not answer any more; the log ends with the reason.
         """
@@ -125,17 +136,21 @@ class Loop:
             self._all_windows()
             ending = self._parts.ending
             finished = RunFinished(windows=self._setting.config.windows) if ending is None else ending()
-        except KeyboardInterrupt:
+            self._interruption.put_off()
+        except (KeyboardInterrupt, StoppedError):
+            self._interruption.put_off()
             if not log.is_empty:
                 self._note(Interrupted())
             raise
         except NoAnswerError as error:
+            self._interruption.put_off()
             self._leave_out(error.blind.from_s, self._parts.clock.now_s)
             known_s = max(self._sharing.known_s, self._served_s)
             self._count(self._traffic.requests(self._served_s), known_s)
             self._note(events.interrupted(error))
             raise
         finally:
+            self._interruption.put_off()
             self._sharing.close()
         self._note(finished)
         log.sync()
@@ -276,7 +291,8 @@ class Loop:
         if window is None:
             self._opening = None
         while self._served_s < end_s:
-            due_s = min(self._next_s(), self._served_s + PIECE_S, end_s)
+            self._interruption.check()
+            due_s = min(self._next_s(), self._served_s + self._piece_s, end_s)
             until_s = self._sharing.wait(due_s)
             requests = self._traffic.requests(until_s)
             self._served_s, outcomes = self._sharing.serve(requests, self._models.timelines, until_s)

@@ -51,7 +51,7 @@ class RealGpu:
         journal: What on it is ours.
         clock: Makes a clock that shows this second.
         silent_s: How long a run waits for a driver that does not answer.
-        left: What could not be taken away, and why; while a run has the GPU, that it has.
+        left: What could not be taken away, and why; from a run's begin to its end, that it may have made something.
     """
 
     gpu: DriverGpu
@@ -78,7 +78,10 @@ class RealGpu:
         first: Callable[[], object] = lambda: None,
     ) -> Backend:
         """The GPU under these workers; ``first`` is called before it is cleared at the end."""
-        self.left[:] = ["what the run has made, if anything"]  # until it is cleared
+
+        def begun() -> None:
+            self.left[:] = ["what the run has made, if anything"]  # until it is cleared
+            begin()
 
         def end(may_be_called: bool) -> None:
             try:
@@ -87,7 +90,7 @@ class RealGpu:
                 if may_be_called:
                     self.clear()
 
-        return Backend(self.gpu, clock, workers, self.journal, begin=begin, end=end, silent_s=self.silent_s)
+        return Backend(self.gpu, clock, workers, self.journal, begin=begun, end=end, silent_s=self.silent_s)
 
     def clear(self) -> None:
         """Take away all that is ours; what would not go, or could not be written down, stands in :attr:`left`."""

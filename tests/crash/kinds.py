@@ -105,23 +105,23 @@ class Driven:
     name = "driven"
 
     def __init__(self, programs: Programs, config: Path) -> None:
-        self._programs, self._config = programs, config
+        self._programs, self.config = programs, config
         changes = {**SHORT, "windows": 6, "gpu.backend": "nvml", "planner.max_schedules": 2}
         config.write_text(json.dumps(changed(SMALL, changes)))
         ctypes.CDLL(str(programs.library))
 
     def begin(self, folder: Path) -> None:
-        standin = self._standin(folder)
+        standin = self.standin(folder)
         theirs = standin.put("1g.10gb", 6)
         (folder / "theirs").write_text(repr(theirs))
         with self._driven(standin):
-            run_command(self._config, out=folder / "run", state=folder / "state")
+            run_command(self.config, out=folder / "run", state=folder / "state")
 
     def has_begun(self, folder: Path) -> bool:
         return _has_begun(folder)
 
     def resume(self, folder: Path) -> None:
-        standin = self._standin(folder)
+        standin = self.standin(folder)
         if standin.state.n_calls % 4 == 0:
             standin.reboot()
             (folder / "theirs").write_text(repr(standin.put("1g.10gb", 6)))
@@ -138,10 +138,10 @@ class Driven:
                 own.arrivals != whole.settled[window].tenants[name].arrivals for name, own in closing.tenants.items()
             ):
                 return f"window {window} has other requests than undisturbed"
-        left = [repr(item) for item in self._standin(folder).standing()]
+        left = [repr(item) for item in self.standin(folder).standing()]
         return None if left == [(folder / "theirs").read_text()] else f"on the GPU is {left}"
 
-    def _standin(self, folder: Path) -> StandIn:
+    def standin(self, folder: Path) -> StandIn:
         return StandIn(folder / "driver", self._programs, A100_80)
 
     @contextmanager

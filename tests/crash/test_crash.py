@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.crash.kinds import Simulated
+from tests.seeds import daily
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +23,16 @@ def test_runs_that_are_killed_and_resumed_come_out_as_undisturbed_ones() -> None
     assert done.stdout.endswith("every run came out as an undisturbed one\n")
     if shutil.which("gcc") is None:
         pytest.skip("gcc IS ABSENT: simulated runs were killed, none on the stand-in of NVIDIA's driver")
+
+
+@pytest.mark.parametrize("n", daily([40, 4], [4]))
+def test_runs_that_signals_end_leave_nothing_or_name_the_command_that_clears(n: int) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc IS ABSENT: no run on the stand-in of NVIDIA's driver was ended by a signal")
+    command = [sys.executable, "-m", "tests.crash.endings", "--n", str(n), "--seed", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("every run ended in order\n")
 
 
 @pytest.mark.parametrize(

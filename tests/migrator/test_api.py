@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import migrator
-from migrator.errors import ConfigError, LogError, MigratorError
+from migrator.errors import ConfigError, LogError, MigratorError, StoppedError
 from migrator.views.as_json import report_to_json
 from tests.migrator.conftest import SMALL, WriteConfig, changed
 from tests.seeds import daily
@@ -180,6 +180,15 @@ def test_doubts_and_slow_plans_are_told_as_by_the_command_line(
     told = capsys.readouterr().err
     assert "load is 4" in told
     assert "longer than the 1e-06 s charged" in told
+
+
+@pytest.mark.parametrize("jobs", daily([1, 2], [1]))
+def test_a_comparison_ends_by_its_event(write_config: WriteConfig, jobs: int) -> None:
+    stop = threading.Event()
+    stop.set()
+    config = migrator.load_config(write_config(SHORT))
+    with pytest.raises(StoppedError):
+        migrator.compare(config, policies=["static", "whole"], windows=1, jobs=jobs, stop=stop)
 
 
 def test_jobs_may_be_asked_for_in_a_thread(write_config: WriteConfig) -> None:

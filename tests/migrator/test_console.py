@@ -32,6 +32,15 @@ def test_a_module_is_called_as_a_module(monkeypatch: pytest.MonkeyPatch) -> None
     assert program() == "python -m migrator"
 
 
+@pytest.mark.parametrize("name", ["", "/home/me/train.py", "migrate"])
+def test_a_program_of_the_user_s_names_ours(script: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("sys.argv", [name])
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert program() == "migrator"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert program() == "python -m migrator"
+
+
 def test_a_complaint_is_one_line_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     complain("two\nlines [bold]and[/] brackets [x]")
     assert capsys.readouterr().err == "error: two lines [bold]and[/] brackets [x]\n"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -12,14 +16,17 @@ from typing import Any
 
 import pytest
 
+import migrator
 from executor.catalogue import gpu_model
 from executor.clock import WallClock
 from executor.gpu import LOOK_EVERY_S, GpuInstance
 from executor.journal import Journal
-from executor.mig import OwnedLayout, Placement
+from executor.mig import Layout, OwnedLayout, Placement
 from executor.opening import open_gpu
-from executor.reconcile import Reconciler
+from executor.reconcile import Outcome, Reconciler
 from executor.sim import SimGpu
+from migrator.config import Config
+from migrator.errors import StoppedError
 from migrator.execution.applier import Applier, Backend
 from migrator.execution.changes import Change
 from migrator.execution.real import RealGpu
@@ -92,8 +99,8 @@ def test_a_dry_run_prints_commands_and_changes_nothing(call, write_config, stand
     standin.put("1g.10gb", 6)
     n_calls = standin.state.n_calls
     where = ("--gpu", "nvml", "--state", tmp_path / "state")
-    code, out, _ = call("run", write_config(), *where, "--dry-run", "--adopt")
-    assert code == 0
+    code, out, err = call("run", write_config(), *where, "--dry-run", "--adopt")
+    assert (code, "warning" in err) == (0, False)
     assert all(line.startswith(("nvidia-smi mig -i 0 -", "keep ")) for line in out.splitlines())
     assert "-cgi" in out
     assert not (tmp_path / "state").exists()
@@ -132,6 +139,89 @@ def test_what_a_second_interrupt_leaves_is_told(call, write_config, standin, tmp
 
 def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.fixture
+def config(write_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Of a run that a Python program asks for, with its journal in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return migrator.load_config(write_config({"gpu.backend": "nvml"}))
+
+
+@pytest.mark.parametrize(
+    ("number", "ending", "code"),
+    [
+        (signal.SIGINT, KeyboardInterrupt, ()),
+        (signal.SIGTERM, SystemExit, (143,)),
+        (signal.SIGHUP, SystemExit, (129,)),
+    ],
+    ids=["INT", "TERM", "HUP"],
+)
+def test_a_signal_ends_a_program_s_run_as_it_ends_the_command_s(
+    config, standin, monkeypatch, number: signal.Signals, ending: type[BaseException], code: tuple[int, ...]
+) -> None:
+    theirs = standin.put("1g.10gb", 6)
+    monkeypatch.setattr("migrator.execution.loop.View.settled", lambda *_: signal.raise_signal(number))
+    with pytest.raises(ending) as caught:
+        migrator.run(config, out="run")
+    assert (caught.value.args, report_of(read_log(Path("run"))).ending) == (code, "interrupted")
+    assert (standin.standing(), signal.getsignal(signal.SIGTERM)) == ((theirs,), signal.SIG_DFL)
+
+
+def test_a_signal_that_comes_while_a_finished_run_is_cleared_cuts_nothing_short(
+    config, standin, monkeypatch, capsys
+) -> None:
+    apply = Reconciler.apply
+
+    def ended(reconciler: Reconciler, target: Layout) -> Outcome:
+        signal.raise_signal(signal.SIGTERM)
+        return apply(reconciler, target)
+
+    monkeypatch.setattr(Reconciler, "apply", ended)
+    with pytest.raises(SystemExit):
+        migrator.run(config, out="run")
+    assert (standin.standing(), report_of(read_log(Path("run"))).ending) == ((), "finished")
+    assert "not taken away" not in capsys.readouterr().err
+
+
+def test_a_run_in_a_thread_ends_by_its_event(config, standin, monkeypatch) -> None:
+    theirs, stop, ended = standin.put("1g.10gb", 6), threading.Event(), list[StoppedError]()
+    monkeypatch.setattr("migrator.execution.loop.View.settled", lambda *_: stop.set())
+
+    def run() -> None:
+        with pytest.raises(StoppedError) as caught:
+            migrator.run(config, out="run", stop=stop)
+        ended.append(caught.value)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert (len(ended), report_of(read_log(Path("run"))).ending) == (1, "interrupted")
+    assert standin.standing() == (theirs,)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGKILL])
+def test_what_another_signal_leaves_the_next_command_says(
+    call, write_config, standin, tmp_path: Path, number: signal.Signals
+) -> None:
+    where = ("--state", str(tmp_path / "state"))
+    config = write_config({"gpu.backend": "nvml"})
+    command = [sys.executable, "-m", "migrator", "run", str(config), *where, "--out", str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ) as process:
+        while process.poll() is None and len(standin.standing()) < 2:  # the plan's first layout
+            threading.Event().wait(0.01)
+        process.send_signal(number)
+    assert process.returncode == -number
+    left = standin.standing()
+    assert left
+    _, listed, _ = call("gpu", "list", *where)
+    said = [f"{one.profile}@{one.start} {one.gi_id} ours {one.uuids[0]}" for one in left]
+    assert [" ".join(line.split()) for line in listed.splitlines() if " ours " in line] == said
+    _, _, told = call("run", config, *where, "--out", "next")
+    assert f"ours stand already: {', '.join(f'{one.profile}@{one.start}' for one in left)}" in " ".join(told.split())
+    assert standin.standing() == ()
 
 
 def cut_in(folder: Path, window: int) -> None:
