@@ -17,12 +17,13 @@ from executor.errors import (
     GpuError,
     InstanceNotFoundError,
     InsufficientResourcesError,
+    InUseError,
     MigModeOffError,
     NoGpuError,
 )
 from executor.gpu import GpuInstance, PartialChangeError, UnsureChangeError, own_placement
 from executor.mig import GpuModel, Placement
-from executor.processes import boot_id
+from executor.processes import boot_id, gpu_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +181,23 @@ class DriverGpu(ABC):
         except GpuError as error:
             what, refused = str(error), error
         left = self._found_after(what, gi_id)
-        if left is None or left.placement != before.placement or (left.is_whole and left.uuid != before.uuid != ""):
+        is_anothers = left is not None and bool(before.uuids) and not set(left.uuids) <= set(before.uuids)
+        if left is None or left.placement != before.placement or is_anothers:
             return  # whatever the driver said of it; what has its id now is another's
         failed = refused or DriverError(f"{what}, and stands, though the driver has not refused")
-        if before.is_whole and not left.is_whole:
+        if left.uuids != before.uuids != ():
             message = f"{failed}; {left.placement} stands without its compute instance"
             raise PartialChangeError(message, left, retry_after_s=failed.retry_after_s) from refused
         raise failed
 
     def make_whole(self, gi_id: int) -> GpuInstance:
-        """The GPU instance with a compute instance made anew, where it had none.
+        """The GPU instance with a compute instance made anew that takes all of it, where none did.
 
         Raises:
             InstanceNotFoundError: There is no GPU instance of this id.
+            InUseError: It is split, and a process is in one of its parts; nothing has changed.
             GpuError: As the driver says; nothing has changed.
+            PartialChangeError: It was split, and stands with fewer parts, or none.
             UnsureChangeError: The driver does not say what stands.
         """
         before = self._standing(gi_id)
@@ -201,12 +205,16 @@ class DriverGpu(ABC):
             return before
         what, refused = f"{before.placement} was to get its compute instance", None
         try:
+            if before.parts:
+                self._unsplit(before)
             self._create_compute(gi_id)
         except GpuError as error:
             what, refused = str(error), error
         made = self._found_after(what, gi_id, made_id=gi_id if refused is None else None)
         if made is not None and made.is_whole:
             return made  # whatever the driver said of it
+        if made is not None and set(made.uuids) < set(before.uuids):
+            raise PartialChangeError(f"{what}; {made.placement} has lost compute instances", made) from refused
         raise refused or InstanceNotFoundError(f"{what}, and is gone: somebody else has destroyed it")
 
     def changed(self) -> bool:
@@ -223,6 +231,17 @@ class DriverGpu(ABC):
     @abstractmethod
     def _destroy(self, gi_id: int) -> None:
         """Destroy the compute instances, then the GPU instance."""
+
+    def _unsplit(self, instance: GpuInstance) -> None:
+        """Destroy its parts, unless a process is in one: none goes then."""
+        held = self.processes().get(instance.gi_id)
+        if held:
+            holders = ", ".join(str(gpu_process(pid)) for pid in held)
+            raise InUseError(f"{instance.placement} ({instance.flaw}) is not made whole: held by process {holders}")
+        self._destroy_compute(instance.gi_id)
+
+    def _destroy_compute(self, gi_id: int) -> None:  # noqa: B027 - only a driver's instances are ever split
+        """Destroy the compute instances of a GPU instance, and leave that."""
 
     @abstractmethod
     def _create_compute(self, gi_id: int) -> None:

@@ -8,6 +8,7 @@ is what an implementation has to pass.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,6 +27,19 @@ SILENT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class ComputeInstance:
+    """A compute instance that does not take the whole of its GPU instance.
+
+    Attributes:
+        name: Its compute slices and the GPU instance's profile: ``1c.7g.80gb``.
+        uuid: Of the MIG device.
+    """
+
+    name: str
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
 class GpuInstance:
     """A GPU instance as it stands on a GPU, with its compute instance if it has one.
 
@@ -33,18 +47,34 @@ class GpuInstance:
         gi_id: The driver's id, unique on the GPU while the instance lives and free for others after
             that. It says nothing of the placement.
         placement: Where it sits.
-        uuid: Of the MIG device, for ``CUDA_VISIBLE_DEVICES``; read again after every creation. Empty where there is no
-            compute instance: something that was never finished, or is half gone.
+        uuid: Of the MIG device, for ``CUDA_VISIBLE_DEVICES``; read again after every creation. Empty where no compute
+            instance takes all of it: something that was never finished, is half gone, or was split.
+        parts: The compute instances where it is split: none of them takes all of it.
     """
 
     gi_id: int
     placement: Placement
     uuid: str
+    parts: tuple[ComputeInstance, ...] = ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether a process can run in it."""
+        """Whether a process can run in all of it."""
         return bool(self.uuid)
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Of all MIG devices in it: what tells it from another with its id and place."""
+        return (self.uuid,) if self.uuid else tuple(part.uuid for part in self.parts)
+
+    @property
+    def flaw(self) -> str:
+        """Why it is not whole, in words; empty where it is."""
+        if self.is_whole:
+            return ""
+        parts = Counter(part.name for part in self.parts)
+        names = " + ".join(name if n == 1 else f"{n} × {name}" for name, n in parts.items())
+        return f"split: {names}" if names else "no compute instance"
 
 
 class PartialChangeError(RetryableGpuError):
@@ -131,12 +161,14 @@ class Gpu(Protocol):
         """
 
     def make_whole(self, gi_id: int) -> GpuInstance:
-        """The GPU instance with a compute instance made anew, where it had none.
+        """The GPU instance with a compute instance made anew that takes all of it, where none did.
 
-        ``nvidia-smi mig -cci -gi ID``; ``nvmlGpuInstanceCreateComputeInstance``.
+        ``nvidia-smi mig -cci -gi ID``, after ``-dci -gi ID`` where it is split; ``nvmlComputeInstanceDestroy``,
+        ``nvmlGpuInstanceCreateComputeInstance``.
 
         Raises:
             InstanceNotFoundError: There is no GPU instance of this id.
+            InUseError: It is split, and a process is in one of its parts.
         """
 
     def changed(self) -> bool:

@@ -98,7 +98,7 @@ class Records:
     def is_ours(self, instance: GpuInstance) -> bool:
         """Whether we made it: id, placement and UUID agree, or this controller has left it half."""
         is_recorded = self._made.get(instance.gi_id) == _place_and_uuid(instance)
-        return is_recorded and (instance.is_whole or instance.gi_id in self._vouched)
+        return is_recorded and (bool(instance.uuids) or instance.gi_id in self._vouched)
 
     def is_perhaps_ours(self, instance: GpuInstance) -> bool:
         """Whether it may be what we made, or were at work on when we were cut off, and is not proven to be."""
@@ -111,12 +111,12 @@ class Records:
         """Whether the call that was begun last may have made it, or left it half."""
         begun = self.begun
         # Another UUID at the id of what was to be destroyed is another instance.
-        return begun is not None and begun.concerns(instance) and (begun.verb != "destroy" or not instance.is_whole)
+        return begun is not None and begun.concerns(instance) and (begun.verb != "destroy" or not instance.uuids)
 
     def _is_where_ours_was(self, instance: GpuInstance) -> bool:
         """Whether it has the id and place of ours, and no UUID tells that it is another: one of both has none."""
         place, own = str(instance.placement), self._made.get(instance.gi_id)
-        return own is not None and own[0] == place and not (own[1] and instance.is_whole)
+        return own is not None and own[0] == place and not (own[1] and instance.uuids)
 
     def _read(self, raw: bytes) -> int:
         """Take what was written, and return how many bytes of it are a line that was cut short."""
@@ -180,7 +180,7 @@ def in_doubt(instance: GpuInstance) -> str:
 
 
 def _place_and_uuid(instance: GpuInstance) -> tuple[str, str]:
-    return str(instance.placement), instance.uuid
+    return str(instance.placement), ",".join(instance.uuids)
 
 
 def file_of(folder: Path, gpu_uuid: str) -> Path:

@@ -8,8 +8,10 @@ MIG device. The UUIDs are then read by walking the MIG devices: they are never p
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -29,7 +31,7 @@ from executor.errors import (
     NoPermissionError,
     NotSupportedError,
 )
-from executor.gpu import GpuInstance, unable_to_create
+from executor.gpu import ComputeInstance, GpuInstance, unable_to_create
 from executor.mig import Placement, Profile
 
 _Told = TypeVar("_Told")
@@ -186,9 +188,9 @@ class NvmlGpu(DriverGpu):
         """
         with _driver(f"Unable to list the GPU instances of GPU {self.index:>2}"):
             self._require_mig_mode()
-            uuids = self._uuids()
+            devices = self._devices()
             found = [
-                GpuInstance(info.id, Placement(profile, info.placement.start), uuids.get(info.id, ""))
+                _as_found(info.id, Placement(profile, info.placement.start), devices.get(info.id, []))
                 for profile in self.model.profiles
                 for info in self._infos(profile)
             ]
@@ -213,10 +215,13 @@ class NvmlGpu(DriverGpu):
 
     def _destroy(self, gi_id: int) -> None:
         with _driver(f"Unable to destroy GPU instance ID {gi_id:>2} from GPU {self.index:>2}"):
-            gi = pynvml.nvmlDeviceGetGpuInstanceById(self._device, gi_id)
-            for ci in _compute_instances(gi):
+            self._destroy_compute(gi_id)
+            pynvml.nvmlGpuInstanceDestroy(pynvml.nvmlDeviceGetGpuInstanceById(self._device, gi_id))
+
+    def _destroy_compute(self, gi_id: int) -> None:
+        with _driver(f"Unable to destroy the compute instances of GPU instance ID {gi_id:>2} from GPU {self.index:>2}"):
+            for ci in _compute_instances(pynvml.nvmlDeviceGetGpuInstanceById(self._device, gi_id)):
                 pynvml.nvmlComputeInstanceDestroy(ci)
-            pynvml.nvmlGpuInstanceDestroy(gi)
 
     def _create_compute(self, gi_id: int) -> None:
         with _driver(f"Unable to create a compute instance in GPU instance ID {gi_id:>2}"):
@@ -274,16 +279,44 @@ class NvmlGpu(DriverGpu):
             except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
                 continue  # another program has destroyed it while we look
 
-    def _uuids(self) -> dict[int, str]:
-        """By GPU instance, the UUID of its first MIG device."""
-        found: dict[int, str] = {}
+    def _devices(self) -> dict[int, list[_MigDevice]]:
+        """By GPU instance its MIG devices."""
+        found: dict[int, list[_MigDevice]] = {}
         for number in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(self._device)):
             try:
                 device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(self._device, number)
-                found.setdefault(pynvml.nvmlDeviceGetGpuInstanceId(device), str(pynvml.nvmlDeviceGetUUID(device)))
+                told = _unless_unknown(partial(pynvml.nvmlDeviceGetAttributes, device))
+                shares = None if told is None else (told.computeInstanceSliceCount, told.gpuInstanceSliceCount)
+                uuid, ci_id = str(pynvml.nvmlDeviceGetUUID(device)), pynvml.nvmlDeviceGetComputeInstanceId(device)
+                one = _MigDevice(ci_id, uuid, shares)
+                found.setdefault(pynvml.nvmlDeviceGetGpuInstanceId(device), []).append(one)
             except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
                 continue  # numbers have gaps, and a device may go while we look
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _MigDevice:
+    """A compute instance in a GPU instance: its id there, the UUID, and both's compute slices where they are told."""
+
+    ci_id: int
+    uuid: str
+    shares: tuple[int, int] | None
+
+    @property
+    def takes_all(self) -> bool:
+        return self.shares is None or self.shares[0] >= self.shares[1]
+
+    def named(self, profile: Profile) -> ComputeInstance:
+        return ComputeInstance(f"{'?' if self.shares is None else self.shares[0]}c.{profile}", self.uuid)
+
+
+def _as_found(gi_id: int, placement: Placement, devices: Sequence[_MigDevice]) -> GpuInstance:
+    """The GPU instance with its MIG devices: whole if there is one and it takes all of it, else split."""
+    if len(devices) == 1 and devices[0].takes_all:
+        return GpuInstance(gi_id, placement, devices[0].uuid)
+    parts = (device.named(placement.profile) for device in sorted(devices, key=lambda device: device.ci_id))
+    return GpuInstance(gi_id, placement, "", tuple(parts))
 
 
 def driver_facts() -> DriverFacts:

@@ -40,7 +40,7 @@ class Decision:
 
     Attributes:
         kept: Ours, wanted and whole: untouched.
-        repaired: Ours and wanted, but without a compute instance: it is made anew.
+        repaired: Ours and wanted, but without a compute instance that takes all of it: that is made anew.
         destroyed: Ours and not wanted, by start.
         created: Wanted and absent, from large to small.
         blocked: Wanted, but others are there.
@@ -81,7 +81,7 @@ def destructions(instances: Iterable[GpuInstance], index: int) -> list[str]:
     """The commands that take the instances away."""
     lines = []
     for item in instances:
-        compute = [f"nvidia-smi mig -i {index} -dci -gi {item.gi_id}"] if item.is_whole else []
+        compute = [f"nvidia-smi mig -i {index} -dci -gi {item.gi_id}"] if item.uuids else []
         lines += [*compute, f"nvidia-smi mig -i {index} -dgi -gi {item.gi_id}"]
     return lines
 

@@ -123,10 +123,13 @@ class SmiGpu(NvmlGpu):
         _check(answer)
 
     def _destroy(self, gi_id: int) -> None:
+        self._destroy_compute(gi_id)
+        _check(self._asked("-dgi", "-gi", str(gi_id)))
+
+    def _destroy_compute(self, gi_id: int) -> None:
         emptied = self._asked("-dci", "-gi", str(gi_id))
         if _NOTHING_THERE not in emptied.text:
             _check(emptied)
-        _check(self._asked("-dgi", "-gi", str(gi_id)))
 
     def _create_compute(self, gi_id: int) -> None:
         _check(self._asked("-cci", "-gi", str(gi_id)))

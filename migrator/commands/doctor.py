@@ -237,7 +237,8 @@ def _standing(gpu: DriverGpu, records: Records, about: str) -> Iterator[Finding]
     for item in instances:
         if not item.is_whole:
             advice = "its owner may be about to make it, or have left it half done"
-            yield Finding("warning", about, f"{_named([item])} has no compute instance", advice)
+            advice = "gpu apply LAYOUT --adopt makes it whole" if item.parts else advice
+            yield Finding("warning", about, f"{_named([item])} has no compute instance that takes all of it", advice)
         if item.gi_id in running:
             who = ", ".join(str(gpu_process(pid)) for pid in running[item.gi_id])
             advice = "it cannot be destroyed before they end" if item in ours else ""

@@ -203,8 +203,10 @@ int nvmlDeviceGetName(handle h, char *out, unsigned length)
     char name[160];
     if (t.kind == KIND_GPU)
         snprintf(name, sizeof name, "%s", t.g->name);
-    else
+    else if (t.c->profile == t.g->profiles[t.i->profile].ci_profile)
         snprintf(name, sizeof name, "%s MIG %s", t.g->name, t.g->profiles[t.i->profile].name);
+    else
+        snprintf(name, sizeof name, "%s MIG %uc.%s", t.g->name, t.c->slices, t.g->profiles[t.i->profile].name);
     return done(text(name, out, length));
 }
 

@@ -268,6 +268,15 @@ class StandIn:
         """Somebody else's GPU instance without a compute instance gets one."""
         self._changed_by_others(gpu, "-cci", "-gi", str(gi_id))
 
+    def split(self, gi_id: int, ci_profiles: str = "0,0", gpu: int = 0) -> Standing:
+        """Somebody else gives a GPU instance compute instances of these profiles in place of those that it has."""
+        with self.locked() as state:
+            for ci in _gi(state.gpus[gpu], gi_id).cis:
+                ci.used = 0
+        self._changed_by_others(gpu, "-cci", ci_profiles, "-gi", str(gi_id))
+        (made,) = (item for item in self.standing(gpu) if item.gi_id == gi_id)
+        return made
+
     def _changed_by_others(self, gpu: int, *arguments: str) -> None:
         with self.locked() as state:
             permitted, state.permitted = state.permitted, 1

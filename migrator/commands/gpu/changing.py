@@ -168,7 +168,9 @@ def _end(outcome: Outcome, gpu: DriverGpu, stays: Sequence[str]) -> None:
 
 def _commands(decision: Decision, index: int) -> list[str]:
     lines = destructions(decision.destroyed, index)
-    lines += [f"nvidia-smi mig -i {index} -cci -gi {item.gi_id}" for item in decision.repaired]
+    for item in decision.repaired:
+        parts = [f"nvidia-smi mig -i {index} -dci -gi {item.gi_id}"] if item.parts else []
+        lines += [*parts, f"nvidia-smi mig -i {index} -cci -gi {item.gi_id}"]
     return [*lines, *creations(index, Layout(decision.created))]
 
 

@@ -25,7 +25,7 @@ from executor.processes import Process, gpu_process
 from migrator.commands.options import Backend, Card, Index, Json, State, with_examples
 from migrator.commands.where import Where
 from migrator.console import complain, counted, escape, output, print_json, warn, warn_of
-from migrator.errors import ExitCode
+from migrator.errors import ExitCode, MigratorError
 from migrator.views.fitted import print_fitted
 
 
@@ -179,8 +179,9 @@ def assert_command(
         target = layout_in(layout, gpu.model, instances)
         missing = [str(placement) for placement in target if placement not in {i.placement for i in instances}]
         surplus = [str(item.placement) for item in instances if item.placement not in target]
-        half = [str(item.placement) for item in instances if not item.is_whole]
-    said = (("missing", missing), ("too much", surplus), ("without compute instance", half))
+        half = [str(item.placement) for item in instances if not item.uuids]
+        split = [f"{item.placement} ({item.flaw.removeprefix('split: ')})" for item in instances if item.parts]
+    said = (("missing", missing), ("too much", surplus), ("without compute instance", half), ("split", split))
     if any(names for _, names in said):
         complain("; ".join(f"{word}: {' '.join(names)}" for word, names in said if names))
         raise typer.Exit(ExitCode.FAILED)
@@ -197,14 +198,22 @@ def export_command(
         Literal["mig-parted", "nvidia-smi"], typer.Option("--format", help="mig-parted's file, or commands.")
     ] = "mig-parted",
 ) -> None:
-    """Print what stands as another tool's configuration, or as the commands that make it."""
+    """Print what stands as another tool's configuration, or as the commands that make it.
+
+    Raises:
+        MigratorError: An instance is split, which the commands cannot make again.
+    """
     with Where(index, backend, state, card).opened() as gpu:
         instances = gpu.instances()
+        split = ", ".join(f"{item.placement} ({item.flaw})" for item in instances if item.parts)
+        if form == "nvidia-smi" and split:
+            raise MigratorError(f"{split}: -cgi -C makes whole ones only; take --format mig-parted")
         if form == "nvidia-smi":
             for command in creations(gpu.index, Layout(tuple(item.placement for item in instances))):
                 typer.echo(command)
             return
-        counts = Counter(item.placement.profile.name for item in instances)
+        names = ([part.name for part in item.parts] or [item.placement.profile.name] for item in instances)
+        counts = Counter(name for own in names for name in own)
         device = {"devices": [gpu.index], "mig-enabled": True, "mig-devices": dict(counts)}
         typer.echo(yaml.safe_dump({"version": "v1", "mig-configs": {"current": [device]}}, sort_keys=False), nl=False)
 
@@ -242,6 +251,14 @@ def _to_json(listed: _Listed) -> dict[str, object]:
                 "placement": str(item.placement),
                 "gi_id": item.gi_id,
                 "uuid": item.uuid or None,
+                "compute_instances": [
+                    {"name": name, "uuid": uuid}
+                    for name, uuid in (
+                        [(item.placement.profile.name, item.uuid)]
+                        if item.is_whole
+                        else [(part.name, part.uuid) for part in item.parts]
+                    )
+                ],
                 "ours": None if listed.records is None else listed.whose(item) == "ours",
                 "perhaps_ours": None if listed.records is None else listed.whose(item) == "perhaps ours",
                 "processes": None
@@ -281,7 +298,10 @@ def _table(listed: _Listed, headings: Sequence[str]) -> Table:
             "id": str(item.gi_id),
             "whose": listed.whose(item),
             "processes": "unknown" if (held := listed.held(item)) is None else "\n".join(escape(str(p)) for p in held),
-            "UUID": item.uuid or "no compute instance",
+            "UUID": "\n".join(
+                ["split:" if item.parts else item.flaw or item.uuid, *(part.uuid for part in item.parts)]
+            ),
         }
-        table.add_row(str(item.placement), *(cells[heading] for heading in headings))
+        place = "\n".join([str(item.placement), *(f"  {part.name}" for part in item.parts)])
+        table.add_row(place, *(cells[heading] for heading in headings))
     return table

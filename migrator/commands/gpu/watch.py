@@ -101,7 +101,7 @@ def _differences(
 def _as_line(sight: SeenInstance) -> str:
     item = sight.instance
     whose = "ours" if sight.is_ours else "others'"
-    state = "" if item.is_whole else ", without compute instance"
+    state = f", {item.flaw}" if item.flaw else ""
     return f"{_now():%H:%M:%S} {_SIGNS[sight.what]} {item.placement} {whose} (GPU instance ID {item.gi_id}{state})"
 
 

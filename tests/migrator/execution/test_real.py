@@ -95,6 +95,25 @@ def test_adopted_instances_are_used_or_destroyed(call, write_config, standin, tm
     assert standin.standing() == ()
 
 
+@pytest.mark.parametrize("adopt", [(), ("--adopt",)], ids=["others'", "adopted"])
+def test_a_run_serves_in_no_part_of_a_split_instance(
+    call, write_config, standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopt: tuple[str, ...]
+) -> None:
+    split, seen = standin.split(standin.put("7g.80gb" if adopt else "3g.40gb", 0 if adopt else 4).gi_id), list[int]()
+    served = list[str]()
+    hand = Applier.hand
+
+    def handed(applier: Applier, instance: GpuInstance, *rest: Any, **named: Any) -> None:
+        seen.append(max(len(item.uuids) for item in standin.standing() if item.gi_id == instance.gi_id))
+        served.append(instance.uuid)
+        hand(applier, instance, *rest, **named)
+
+    monkeypatch.setattr(Applier, "hand", handed)
+    code, _, _ = call("run", write_config(), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run", *adopt)
+    assert (code, set(seen), set(served) & set(split.uuids)) == (0, {1}, set())
+    assert standin.standing() == (() if adopt else (split,))
+
+
 def test_a_dry_run_prints_commands_and_changes_nothing(call, write_config, standin, tmp_path: Path) -> None:
     standin.put("1g.10gb", 6)
     n_calls = standin.state.n_calls

@@ -17,7 +17,7 @@ from executor.processes import boot_id
 from migrator.commands.gpu.standing import layout_in
 from tests.standin.cards import A30, A100_40, H20, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
-from tests.standin.standin import NO_PERMISSION, NOT_SUPPORTED, PROCESSES, StandIn, State
+from tests.standin.standin import NO_PERMISSION, NOT_SUPPORTED, PROCESSES, StandIn, Standing, State
 
 
 @pytest.fixture(autouse=True)
@@ -206,6 +206,70 @@ def test_half_an_instance_of_others_where_ours_was_stays_and_is_named(call, a100
     assert theirs in a100.standing()
     assert call("gpu", "apply", "2g.10gb@4", "--adopt", "--backend", backend)[0] == 0
     assert names(a100) == ["2g.10gb@4"]
+
+
+@pytest.fixture
+def split(a100: StandIn) -> Standing:
+    """Somebody's 7g.40gb, cut into two sevenths; the rest of it is idle."""
+    return a100.split(a100.put("7g.40gb", 0).gi_id)
+
+
+def test_a_split_instance_is_listed_with_its_parts(call, split: Standing) -> None:
+    (item,) = json.loads(call("gpu", "list", "--json")[1])["gpus"][0]["instances"]
+    parts = [{"name": "1c.7g.40gb", "uuid": uuid} for uuid in split.uuids]
+    assert (item["placement"], item["uuid"], item["compute_instances"]) == ("7g.40gb@0", None, parts)
+    rows = call("gpu", "list")[1].splitlines()[-4:-1]
+    assert [row.split()[0] for row in rows] == ["7g.40gb@0", "1c.7g.40gb", "1c.7g.40gb"]
+    assert all(uuid in row for uuid, row in zip(split.uuids, rows[1:], strict=True))
+
+
+@pytest.mark.usefixtures("split")
+def test_a_split_instance_is_not_the_profile(call) -> None:
+    assert call("gpu", "assert", "7g.40gb@0") == (1, "", "error: split: 7g.40gb@0 (2 × 1c.7g.40gb)\n")
+    code, _, err = call("gpu", "apply", "7g.40gb@0")
+    assert (code, "7g.40gb@0 is not free" in err) == (4, True)
+
+
+@pytest.mark.usefixtures("split")
+def test_a_split_instance_is_exported_as_its_parts(call) -> None:
+    (device,) = yaml.safe_load(call("gpu", "export")[1])["mig-configs"]["current"]
+    assert device["mig-devices"] == {"1c.7g.40gb": 2}
+    code, out, err = call("gpu", "export", "--format", "nvidia-smi")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: 7g.40gb@0 (split: 2 × 1c.7g.40gb): -cgi -C makes whole ones only")
+
+
+def test_one_part_of_an_instance_is_split_too(call, a100: StandIn) -> None:
+    a100.split(a100.put("3g.20gb", 4).gi_id, "1")
+    assert call("gpu", "assert", "3g.20gb@4") == (1, "", "error: split: 3g.20gb@4 (2c.3g.20gb)\n")
+
+
+@every_backend
+def test_an_adopted_split_instance_is_made_whole(call, a100: StandIn, split: Standing, backend: str) -> None:
+    words = ("apply", "7g.40gb@0", "--adopt", "--backend", backend)
+    dry = call("gpu", *words, "--dry-run")[1].splitlines()
+    assert dry[1:] == [f"nvidia-smi mig -i 0 {verb} -gi {split.gi_id}" for verb in ("-dci", "-cci")]
+    assert call("gpu", *words)[0] == 0
+    (whole,) = a100.standing()
+    assert (whole.gi_id, len(whole.uuids), call("gpu", "assert", "7g.40gb@0")[0]) == (split.gi_id, 1, 0)
+    assert call("gpu", "clear", "--backend", backend)[0] == 0
+    assert a100.standing() == ()
+
+
+@every_backend
+def test_a_split_instance_with_a_process_in_a_part_stays_as_it_is(call, a100: StandIn, split, backend) -> None:
+    a100.attach(split.gi_id, 4711)
+    code, _, err = call("gpu", "apply", "7g.40gb@0", "--adopt", "--backend", backend)
+    assert (code, "7g.40gb@0 (split: 2 × 1c.7g.40gb) is not made whole: held by process 4711" in err) == (4, True)
+    assert a100.standing() == (split,)
+
+
+@every_backend
+def test_ours_that_others_have_split_is_theirs(call, a100: StandIn, backend: str) -> None:
+    call("gpu", "apply", "7g.40gb@0", "--backend", backend)
+    theirs = a100.split(a100.standing()[0].gi_id)
+    assert call("gpu", "clear", "--backend", backend)[0] == 0
+    assert a100.standing() == (theirs,)
 
 
 @pytest.mark.usefixtures("a100")

@@ -115,7 +115,7 @@ def test_an_instance_that_loses_its_compute_instance_has_changed(watched, a100: 
 
     lines = watched(repair)[1]
     assert lines == [
-        f"  1g.5gb@6 others' (GPU instance ID {item.gi_id}, without compute instance)",
+        f"  1g.5gb@6 others' (GPU instance ID {item.gi_id}, no compute instance)",
         f"~ 1g.5gb@6 others' (GPU instance ID {item.gi_id})",
     ]
 
