@@ -240,8 +240,13 @@ class WindowPlan:
 
     @property
     def gap(self) -> float | None:
-        """By which part of the bound a better plan might be better, as the engine claims it."""
+        """By which part of the bound a better plan might be better, by the certificate; ``None``: nothing is proven."""
         return self.planned.plan.gap
+
+    @property
+    def claimed_gap(self) -> float | None:
+        """The same by the engine's word."""
+        return self.planned.plan.claimed_gap
 
     def instances(self) -> list[Row]:
         """A row for each instance that is to be held, in steps of the window, half-open."""

@@ -81,10 +81,10 @@ def still_plan(problem: Problem, plan: MigPlan) -> MigPlan | None:
     path = HeldSetPath(facts, nodes).path(placed, is_steady=True)
     if np.isneginf(path.value):
         return None
-    bound = np.inf if plan.bound is None else plan.bound
+    bound = np.inf if plan.claimed_bound is None else plan.claimed_bound
     still = with_held(facts, held_along(path, nodes), placed, bound, plan.engine, begin_s, plan.work)
-    told = None if plan.bound is None else still.bound
-    return replace(still, bound=told, certificate=plan.certificate, solve_s=plan.solve_s + still.solve_s)
+    told = None if plan.claimed_bound is None else still.claimed_bound
+    return replace(still, claimed_bound=told, certificate=plan.certificate, solve_s=plan.solve_s + still.solve_s)
 
 
 def burst_loss(problem: Problem, plan: MigPlan, still: MigPlan, scenarios: Scenarios) -> float:

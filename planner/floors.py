@@ -253,7 +253,7 @@ class _Search:
             best.plan,
             status=Status.FEASIBLE if bound is None else status_of(best.goodput, bound),
             objective=best.goodput,
-            bound=bound,
+            claimed_bound=bound,
             certificate=None if certified is None else certified[2].certificate,
             missed=missed,
             floor_costs=None if self.must_meet else self._costs(best.goodput),
@@ -298,11 +298,11 @@ class _Search:
         self.reason = plan.infeasibility
         found = _Found.of(self.problem, plan, multipliers) if plan.status.has_plan else None
         self.found += [found] if found is not None else []
-        if plan.bound is None or any(np.ndim(weight) for weight in multipliers.values()):
+        if plan.claimed_bound is None or any(np.ndim(weight) for weight in multipliers.values()):
             return found
         weighed = {m: float(weight) for m, weight in multipliers.items() if m in self.asked}
         owed = {m: weight * self.asked[m] for m, weight in weighed.items()}
-        bound, least, size = plan.bound - sum(owed.values()), 0.0, sum(map(abs, owed.values()))
+        bound, least, size = plan.claimed_bound - sum(owed.values()), 0.0, sum(map(abs, owed.values()))
         if counts_goodput:
             weights = tuple((self.problem.tenant_names[m], weight) for m, weight in weighed.items())
             certificate = None if plan.certificate is None else replace(plan.certificate, multipliers=weights)
@@ -311,7 +311,7 @@ class _Search:
         if not self.must_meet or self.is_met or bound >= least - ROUNDING * max(1.0, size):
             return found
         if proves:
-            self.reason = self._unmet({m: plan.bound / weight for m, weight in weighed.items() if weight})
+            self.reason = self._unmet({m: plan.claimed_bound / weight for m, weight in weighed.items() if weight})
         return None
 
     def _keep(self) -> Multipliers:

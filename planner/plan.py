@@ -282,9 +282,9 @@ class MigPlan:
     """A plan on MIG instances with its certificate.
 
     Attributes:
-        status: ``optimal`` iff ``gap`` ≤ 1e-9.
+        status: ``optimal`` iff ``claimed_gap`` ≤ 1e-9: what the engine's search says, whatever a certificate proves.
         objective: Goodput and salvage in requests; recomputed from the decoded plan, not the solver's figure.
-        bound: No plan is better than this.
+        claimed_bound: No plan is better than this, by its engine's word.
         solve_s: Wall seconds from Problem value to Plan value, but for ``load_s``.
         engine: Which engine made it.
         reconfiguration: Which model it answers.
@@ -295,8 +295,10 @@ class MigPlan:
             counted from this window's start, so it may exceed n_steps.
         infeasibility: Set iff the status is ``infeasible``.
         work: What the engine did (schedules, nodes …), for reports and work budgets.
-        certificate: Dual values from which ``planner.verify`` recomputes a bound; it may lie above ``bound``,
+        certificate: Dual values from which ``planner.verify`` recomputes a bound; it may lie above ``claimed_bound``,
             which a search can lower further. ``None`` where the engine has none.
+        bound: No plan is better than this, by the certificate. ``None`` until ``planner.verify.with_proof`` puts it
+            here, and where the certificate proves none; engines leave it to that.
         missed: What this plan, or without one the nearest that was found, lacks of floors of in-time answers; a
             sentence for each.
         floor_costs: How far the objective is below the best plan's without floors, as a share of the requests that
@@ -310,7 +312,7 @@ class MigPlan:
 
     status: Status
     objective: float | None
-    bound: float | None
+    claimed_bound: float | None
     solve_s: float
     engine: str
     reconfiguration: Reconfiguration
@@ -321,6 +323,7 @@ class MigPlan:
     infeasibility: Infeasibility | None = None
     work: tuple[tuple[str, int], ...] = ()
     certificate: AnyCertificate | None = field(default=None, compare=False)
+    bound: float | None = field(default=None, compare=False)
     missed: tuple[str, ...] = ()
     floor_costs: float | None = None
     keeping_costs: float | None = None
@@ -335,7 +338,7 @@ class MigPlan:
 
     @property
     def goodput_gap(self) -> float | None:
-        """The gap over the bound without this plan's salvage; ``None`` without a plan.
+        """The gap over the bound without this plan's salvage; ``None`` where there is no gap.
 
         What a plan may be short of its bound, in shares of goodput alone: salvage, the same in both, hides none of it.
         """
@@ -343,8 +346,13 @@ class MigPlan:
 
     @property
     def gap(self) -> float | None:
-        """That between bound and objective; ``None`` without a plan."""
+        """How far a plan may be better, by the certificate; ``None`` without a plan, or where nothing is proven."""
         return gap_between(self.bound, self.objective)
+
+    @property
+    def claimed_gap(self) -> float | None:
+        """The same by the engine's word; ``None`` without a plan, or a claim."""
+        return gap_between(self.claimed_bound, self.objective)
 
 
 def gap_between(bound: float | None, objective: float | None, salvage: float = 0.0) -> float | None:
@@ -419,7 +427,7 @@ def without_plan(
     return MigPlan(
         status=status,
         objective=None,
-        bound=bound,
+        claimed_bound=bound,
         solve_s=working_s() - started_s,
         engine=engine,
         reconfiguration=problem.reconfiguration,

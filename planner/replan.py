@@ -157,6 +157,7 @@ def remaining_plan(plan: MigPlan, step: int) -> MigPlan:
         status=Status.FEASIBLE,
         objective=None,
         bound=None,
+        claimed_bound=None,
         burst_loss=None,
         n_steps=plan.n_steps - step,
         lifetimes=tuple(_remaining(item, step) for item in plan.lifetimes if item.end_step > step),

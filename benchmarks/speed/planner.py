@@ -50,7 +50,7 @@ BEST_KNOWN = Path(__file__).with_name("best_known.json")
 
 COLUMNS = (
     *("case", "engine", "tenants × steps", "problems", "time s, median / worst", "value %, median / worst"),
-    *("bound %, median", "gap %, median / worst", "proven", "MiB", "asked"),
+    *("claimed bound %, median", "claimed gap %, median / worst", "gap %, median / worst", "optimal", "MiB", "asked"),
 )
 
 Values = dict[str, dict[str, "BestKnown"]]
@@ -118,8 +118,9 @@ class Result:
         seconds: Wall seconds without loading; of whole commands, with it; processor seconds where work is limited.
         status: The plan's.
         objective: Goodput in requests; ``None`` without a plan.
-        bound: The plan's.
-        gap: The plan's.
+        claimed_bound: The plan's.
+        claimed_gap: The plan's.
+        gap: What its certificate proves; ``None`` where that is nothing.
         violations: What the checker found.
         peak_mib: Most memory that the process has held so far.
     """
@@ -129,7 +130,8 @@ class Result:
     seconds: float
     status: str
     objective: float | None
-    bound: float | None
+    claimed_bound: float | None
+    claimed_gap: float | None
     gap: float | None
     violations: tuple[str, ...]
     peak_mib: float
@@ -146,7 +148,8 @@ def row(
     A case of which nothing is asked has its time as a multiple of that of the ``reference`` instead, another case's
     name and results on the same problems.
     """
-    found = pd.DataFrame(map(asdict, results)).astype({"objective": float, "bound": float, "gap": float})
+    figures = ("objective", "claimed_bound", "claimed_gap", "gap")
+    found = pd.DataFrame(map(asdict, results)).astype(dict.fromkeys(figures, float))
     entries = [(known.get(one.label), one.fingerprint) for one in results]
     best = pd.Series([entry.value if entry and entry.problem == problem else math.nan for entry, problem in entries])
     if reference is not None:
@@ -161,8 +164,8 @@ def row(
         f"{n_planned}/{n}" if n_planned < n else str(n),
         _pair(found["seconds"].median(), found["seconds"].max(), 2),
         _pair(100 * values.median(), 100 * values.min(), 2),
-        _shown(100 * (found["bound"] / best).median(), 2),
-        _pair(100 * found["gap"].median(), 100 * found["gap"].max(), 3),
+        _shown(100 * (found["claimed_bound"] / best).median(), 2),
+        *(_pair(100 * found[gap].median(), 100 * found[gap].max(), 3) for gap in ("claimed_gap", "gap")),
         f"{(found['status'] == Status.OPTIMAL).sum()}/{n}",
         f"{found['peak_mib'].max():.0f}",
         _verdict(case, found, values) or _multiple(found, reference),
@@ -198,14 +201,14 @@ def _verdict(case: Case, found: pd.DataFrame, values: pd.Series[float]) -> str:
 
 
 def _missed(case: Case, found: pd.DataFrame, values: pd.Series[float]) -> Iterator[str]:
-    """What is asked and not kept; a problem without a plan has the gap 1 and the value 0."""
-    target, gaps = case.target, found["gap"].fillna(1.0)
+    """What is asked and not kept; a problem without a plan has the claimed gap 1 and the value 0."""
+    target, gaps = case.target, found["claimed_gap"].fillna(1.0)
     of_limit = found["seconds"].max() / (case.time_limit_s or math.inf)
     limits = (
         ("median s", target.median_s, found["seconds"].median()),
         ("worst s", target.worst_s, found["seconds"].max()),
-        ("median gap", target.median_gap, gaps.median()),
-        ("worst gap", target.worst_gap, gaps.max()),
+        ("median claimed gap", target.median_gap, gaps.median()),
+        ("worst claimed gap", target.worst_gap, gaps.max()),
         (f"{of_limit:.2f} × the limit", target.worst_of_limit, of_limit),
         ("MiB", target.most_mib, found["peak_mib"].max()),
     )
@@ -213,8 +216,8 @@ def _missed(case: Case, found: pd.DataFrame, values: pd.Series[float]) -> Iterat
     is_planned = found["objective"].notna().all()
     if target.least_value is not None and not (is_planned and values.fillna(1.0).min() >= target.least_value):
         yield "value"
-    if target.is_proven and not (found["status"] == Status.OPTIMAL).all():
-        yield "proof"
+    if target.is_optimal and not (found["status"] == Status.OPTIMAL).all():
+        yield "claimed optimal"
 
 
 def main() -> int:
@@ -281,16 +284,16 @@ def _print_table(cases: Sequence[Case], options: argparse.Namespace) -> int:
 def _results(case: Case, options: argparse.Namespace) -> Iterator[Result]:
     for result in _child_results(case, options):
         _tell(case, result)
-        if options.store and result.objective is not None and result.bound is not None:
+        if options.store and result.objective is not None and result.claimed_bound is not None:
             seconds = round(result.seconds, 1)
-            found = BestKnown(result.objective, result.bound, case.engine, seconds, result.fingerprint)
+            found = BestKnown(result.objective, result.claimed_bound, case.engine, seconds, result.fingerprint)
             store(case.problem_set, result.label, found)
         yield result
 
 
 def _tell(case: Case, result: Result) -> None:
     """A line on standard error for each problem, and for all that is wrong with its plan."""
-    gap = "no plan" if result.gap is None else f"gap {100 * result.gap:.3f} %"
+    gap = "no plan" if result.claimed_gap is None else f"claimed gap {100 * result.claimed_gap:.3f} %"
     print(f"  {case.name} {result.label}: {result.seconds:.2f} s, {result.status}, {gap}", file=sys.stderr)
     for violation in result.violations:
         print(f"    VIOLATION {violation}", file=sys.stderr)
@@ -312,16 +315,17 @@ def _child_results(case: Case, options: argparse.Namespace) -> Iterator[Result]:
 
 def _checked(task: Task, plan: dict[str, object], seconds: float, peak_mib: float) -> Result:
     found = plan_of(plan, task.problem, task.label)
-    violations = verify(task.problem, found).violations if found.status.has_plan else ()
+    checked = verify(task.problem, found) if found.status.has_plan else None
     return Result(
         label=task.label,
         fingerprint=task.fingerprint,
         seconds=seconds,
         status=found.status.value,
         objective=found.objective,
-        bound=found.bound,
-        gap=found.gap,
-        violations=tuple(map(str, violations)),
+        claimed_bound=found.claimed_bound,
+        claimed_gap=found.claimed_gap,
+        gap=None if checked is None else checked.gap,
+        violations=() if checked is None else tuple(map(str, checked.violations)),
         peak_mib=peak_mib,
     )
 
@@ -374,7 +378,7 @@ def _keep_plans(case: Case, time_limit_s: float | None) -> None:
         plan = solve(problem, engine=case.engine, budget=Budget(time_limit_s=time_limit_s))
         bare = replace(plan, certificate=None, solve_s=0.0, work=())
         lines.append(f"  {json.dumps(label)}: {json.dumps(plan_to_json(bare))}")
-        print(f"  {label}: gap {plan.gap}", file=sys.stderr)
+        print(f"  {label}: claimed gap {plan.claimed_gap}", file=sys.stderr)
     WINDOW_PLANS.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 

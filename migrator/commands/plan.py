@@ -38,7 +38,7 @@ from planner.files.strict import read_document
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration
 from planner.solve import PAPER, PHYSICAL, default_engine, engine_names, size_note, solve, start_misfit
-from planner.verify import verify
+from planner.verify import verify, with_proof
 from workloads.tenants import Tenant
 
 FLOORS = ("static", "greedy")
@@ -287,7 +287,8 @@ def _assumed_notes(assumed: Sequence[Assumed]) -> list[tuple[str, str]]:
 def _start(problem: Problem, path: Path, engine: str | None) -> MigPlan:
     """The plan to start from, with a warning if the engine will not use it; its certificate is of its own problem."""
     document = read_document(path, PlanFileError)
-    plan = plan_of({key: value for key, value in document.items() if key != "certificate"}, problem, str(path))
+    own = {key: value for key, value in document.items() if key not in ("certificate", "bound", "gap")}
+    plan = plan_of(own, problem, str(path))
     reason = start_misfit(problem, plan, engine)
     if reason is not None:
         warn(f"--warm-start {path} is not used: {reason}")
@@ -310,11 +311,13 @@ def _check_step(shown: PlanOutput, n_steps: int, origin: Path) -> None:
 def _show(what: Emitted, shown: PlanOutput, notes: Sequence[tuple[str, str]], extra: Mapping[str, object]) -> None:
     """Write, print and explain the plan as asked; ``extra`` are more fields of its JSON."""
     problem, plan = what.problem, what.plan
+    has_plan = plan.status.has_plan
+    verification = verify(problem, plan) if has_plan else None
+    plan = plan if verification is None else with_proof(plan, verification)
     if shown.problem_out is not None:
         write_output("--problem-out", shown.problem_out, problem_text(problem), Kind.DOCUMENT)
     if shown.out is not None:
         write_output("--out", shown.out, json.dumps(plan_to_json(plan), indent=2, allow_nan=False), Kind.DOCUMENT)
-    has_plan = plan.status.has_plan
     if shown.emit is not None:
         typer.echo(emitted(shown.emit, what) if has_plan else "", nl=False)
         return
@@ -324,7 +327,6 @@ def _show(what: Emitted, shown: PlanOutput, notes: Sequence[tuple[str, str]], ex
         promised = {"in_time": promised_to_json(attainments(problem, plan))} if has_plan and problem.has_floors else {}
         print_json({**plan_to_json(plan), **promised, **extra, **explained})
         return
-    verification = verify(problem, plan) if has_plan else None
     floors = _floors(problem, plan) if shown.floors and has_plan else ()
     print_plan(problem, plan, verification, output(), floors=floors, notes=notes, all_changes=shown.changes)
     if explanation is not None:

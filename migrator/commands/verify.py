@@ -45,7 +45,7 @@ class Demands:
         """Why the plan is not what was asked for, as what comes after its name; ``None`` if it is."""
         if broken := found.broken_rules if self.may_miss_floors else found.violations:
             return f"the plan breaks {counted(len(broken), 'rule')}"
-        proven, claimed = found.proven_gap, found.claimed_gap
+        proven, claimed = found.gap, found.claimed_gap
         if self.strict and proven is None:
             return "the proven gap is none; --strict asks for one"
         if self.strict and proven is not None and claimed is not None and proven > claimed + STRICT:
@@ -171,14 +171,12 @@ def print_verification(name: str, found: Verification, *, may_miss_floors: bool 
     objective, salvage = found.objective or 0.0, found.salvage
     beyond = f", and {salvage:.10g} of salvage" if salvage else ""
     console.print(f"{escape(name)} is valid: goodput {objective - salvage:.10g} requests{beyond}")
-    if found.proven_bound is None:
-        console.print("  proven gap   none: it has no certificate that proves a bound")
+    if found.bound is None:
+        console.print("  gap          –: it has no certificate that proves a bound")
     else:
-        console.print(
-            f"  proven gap   {_percent(found.proven_gap)}: by its certificate no plan exceeds {found.proven_bound:.10g}"
-        )
+        console.print(f"  gap          {_percent(found.gap)}: by its certificate no plan exceeds {found.bound:.10g}")
     if found.claimed_bound is None:
-        console.print("  claimed gap  none: the plan states no bound")
+        console.print("  claimed gap  –: the plan states no bound")
     else:
         proof = "" if found.is_claim_proven else "; only its engine's word stands for that"
         console.print(

@@ -227,7 +227,6 @@ def _of_plan(planned: PlannedWindow | None, told: AnyCertificate | None = None) 
         "plan": _plan(planned.plan, told),
         "violations": () if verification is None else tuple(map(str, verification.violations)),
         "rejected_plan": None if planned.rejected is None else _plan(planned.rejected),
-        "proven_gap": verification.proven_gap if verification is not None and planned.is_planned else None,
         "unavailable": tuple(map(unavailable_to_json, problem.unavailable)),
     }
 

@@ -44,7 +44,7 @@ from planner.problem import (
 from planner.replan import remaining_plan, remaining_problem, without_hopeless_retrainings
 from planner.solve import solve
 from planner.unavailable import Unavailable
-from planner.verify import Rule, Verification, verify
+from planner.verify import Rule, Verification, verify, with_proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,8 +459,7 @@ def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forec
     """
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.broken_rules else None
-    if verification is None or rejected is not None:
-        plan = kept_plan(problem, plan)
+    plan = kept_plan(problem, plan) if verification is None or rejected else with_proof(plan, verification)
     if rejected is not None and problem.initial is None:
         plan = replace(plan, lifetimes=_fixed_layout(problem))
     return PlannedWindow(window, from_step, forecast, problem, plan, verification, rejected)
@@ -523,7 +522,7 @@ def kept_plan(problem: Problem, plan: MigPlan) -> MigPlan:
     return MigPlan(
         status=Status.TIMEOUT if plan.status.has_plan else plan.status,
         objective=None,
-        bound=plan.bound,
+        claimed_bound=plan.claimed_bound,
         solve_s=plan.solve_s,
         load_s=plan.load_s,
         engine=plan.engine,

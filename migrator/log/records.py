@@ -235,9 +235,15 @@ class Plan(Part, frozen=True, kw_only=True):
     """A plan as ``migrator plan --json`` prints it, without its wall seconds; steps count from its own first one."""
 
     status: str
+    """``optimal`` and ``feasible`` are the engine's word."""
     objective: Number | None
-    bound: Number | None
-    gap: Number | None
+    bound: Number | None = None
+    """No plan is better than this by its certificate; none where that proves nothing."""
+    gap: Number | None = None
+    """To that bound, as a share of it."""
+    claimed_bound: Number | None
+    """The same by the engine's word."""
+    claimed_gap: Number | None
     expected_goodput: Number | None = None
     """The objective without salvage; only where there is some."""
     salvage: Number | None = None
@@ -396,9 +402,6 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     """What the independent checker found."""
     rejected_plan: Plan | None = None
     """Only where a plan had violations: that plan, which is not carried out."""
-    proven_gap: Number | None = None
-    """How far the plan is from the best at most by its certificate, as a share of that bound; the plan's own ``gap`` is
-    what its engine claims. None where nothing is proven."""
     unavailable: tuple[Json, ...] = ()
     """Memory slices that others hold, or that the driver does not give, as the key of a problem file."""
     warm_up: WarmUp | None = None
@@ -495,8 +498,6 @@ class OfRest(InWindow, frozen=True, kw_only=True):
     violations: tuple[str, ...]
     rejected_plan: Plan | None = None
     """As of ``window_started``; ``plan`` is then what stands."""
-    proven_gap: Number | None = None
-    """As of ``window_started``."""
     unavailable: tuple[Json, ...] = ()
     """As of ``window_started``."""
 

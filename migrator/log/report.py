@@ -92,7 +92,8 @@ class WindowReport:
     requests that arrive, and ``keeping_costs`` what the best plan found that keeps every floor would. ``salvage`` is
     what the plan expects the models to be worth beyond the window, in requests; ``model_ages`` says by tenant how many
     windows old the data was, as the window began, that the model had learned last: 1 where each retraining is done in
-    its window. ``gap`` is what the plan claims, ``proven_gap`` what its certificate proves. ``blind_s`` are the seconds
+    its window. ``gap`` is what the plan's certificate proves, ``claimed_gap`` its
+    engine's word. ``blind_s`` are the seconds
     that are in no figure, as it is unknown what stood.
     """
 
@@ -100,6 +101,7 @@ class WindowReport:
     plan_status: str | None
     expected_goodput: float | None
     gap: float | None
+    claimed_gap: float | None
     tenants: Mapping[str, Figures]
     total: Figures | None
     promised: Mapping[str, Promise] = field(default_factory=dict)
@@ -109,7 +111,6 @@ class WindowReport:
     salvage: float = 0.0
     model_ages: Mapping[str, int] = field(default_factory=dict)
     blind_s: int = 0
-    proven_gap: float | None = None
 
     @property
     def is_void(self) -> bool:
@@ -197,7 +198,7 @@ def report_of(log: ReadLog) -> Report:
             parts[name].append(part)
         windows.append(_window(log, started, closing, own))
     left_out = {window for joined in log.of(records.Resumed) for window in joined.void} - {one.window for one in begun}
-    windows += [WindowReport(window, None, None, None, {}, None) for window in left_out]
+    windows += [WindowReport(window, None, None, None, None, {}, None) for window in left_out]
     windows.sort(key=lambda window: window.window)
     every = [part for own_parts in parts.values() for part in own_parts]
     plans = (*(started.plan for started in begun), *(revised.plan for revised in log.of(records.PlanRevised)))
@@ -235,7 +236,7 @@ def _window(
         salvage=0.0 if plan is None else plan.salvage or 0.0,
         model_ages=model_ages(log, started),
         gap=None if plan is None else plan.gap,
-        proven_gap=started.proven_gap,
+        claimed_gap=None if plan is None else plan.claimed_gap,
         tenants={name: _figures([part]) for name, part in own.items()},
         total=_figures(own.values()) if own else None,
         promised=_promised(log.header, started),

@@ -39,7 +39,7 @@ from migrator.log.records import Record, RunStarted, Wall, WindowFinished
 
 RecordT = TypeVar("RecordT", bound=Record)
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the log's format, in its first record."""
 
 TIME_DIGITS = 6

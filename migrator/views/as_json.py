@@ -102,7 +102,7 @@ def _trouble(trouble: Trouble) -> Json:
 
 
 def _window(window: WindowReport) -> Json:
-    plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap", "proven_gap")}
+    plan = {"status": window.plan_status, **_picked(window, "expected_goodput", "gap", "claimed_gap")}
     if window.floor_costs is not None:
         plan |= _picked(window, "floor_costs", "keeping_costs")
     if window.violation is not None:
@@ -261,7 +261,7 @@ def explanation_to_json(found: Explanation) -> Json:
 
 def verification_to_json(found: Verification) -> Json:
     """The check of a plan: every broken rule, the recomputed goodput, what is proven and what is claimed."""
-    proven, claimed = ("proven_bound", "proven_gap"), ("claimed_bound", "claimed_gap")
+    proven, claimed = ("bound", "gap"), ("claimed_bound", "claimed_gap")
     return {
         "valid": found.is_valid,
         **_picked(found, "objective", "claimed_objective", *proven, *claimed),
@@ -384,8 +384,18 @@ def _values(point: Point) -> Json:
 
 def _outcome(outcome: PointOutcome) -> Json:
     shares = ("goodput_pct", "slo_attainment_pct")
-    figures = ("arrivals", "goodput", *shares, "salvage", "bound", "goodput_bound", "gap", "solve_s")
-    return _picked(outcome, "status", "model", "engine", *figures, "reason")
+    figures = (
+        "arrivals",
+        "goodput",
+        *shares,
+        "salvage",
+        "bound",
+        "goodput_bound",
+        "gap",
+        "claimed_bound",
+        "claimed_gap",
+    )
+    return _picked(outcome, "status", "model", "engine", *figures, "solve_s", "reason")
 
 
 def _tenant(tenant: TenantOutcome) -> Json:

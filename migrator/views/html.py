@@ -489,8 +489,10 @@ def _outcome_text(outcome: PointOutcome) -> str:
         lines.append(f"salvage {outcome.salvage:.0f} requests beyond the window")
     if outcome.slo_attainment_pct is not None:
         lines.append(f"planned in time {outcome.slo_attainment_pct:.2f} %")
-    if outcome.gap is not None:
-        lines.append(f"gap {100 * outcome.gap:.3f} %, solved in {outcome.solve_s:.2f} s")
+    if outcome.goodput is not None:
+        gaps = (("gap", outcome.gap), ("claimed gap", outcome.claimed_gap))
+        told = (f"{name} {'–' if gap is None else f'{100 * gap:.3f} %'}" for name, gap in gaps)
+        lines.append(f"{', '.join(told)}, solved in {outcome.solve_s:.2f} s")
     for tenant in outcome.tenants:
         share = "–" if tenant.goodput_pct is None else f"{tenant.goodput_pct:.2f} %"
         share += "" if tenant.slo_attainment_pct is None else f", in time {tenant.slo_attainment_pct:.2f} %"

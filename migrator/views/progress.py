@@ -136,7 +136,7 @@ def _promise(planned: PlannedWindow) -> str:
         begin = planned.plan_from_step * planned.problem.step_s
         since = f" from second {begin:g} on" if begin else ""
         share = f"{100 * plan.expected_goodput / most:.2f} % expected goodput{since}, "
-    gaps = f"{_within('proven', planned.verification.proven_gap)}, {_within('claimed', plan.gap)}"
+    gaps = f"{_within('proven', plan.gap)}, {_within('claimed', plan.claimed_gap)}"
     told = floors_in_words(plan.missed, plan.floor_costs, plan.keeping_costs)
     floors = "" if told is None else f"; {escape(told)}"
     return f"planned in {plan.solve_s:.1f} s: {share}{gaps}{floors}"

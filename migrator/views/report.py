@@ -293,7 +293,7 @@ def _times(count: int) -> str:
 def _print_gaps(report: Report, console: Console) -> None:
     """Print how far windows' plans are from the best at most: what certificates prove, and what engines claim."""
     planned = [window for window in report.windows if window.expected_goodput is not None]
-    proven = {window.window: window.proven_gap for window in planned if window.proven_gap is not None}
+    proven = {window.window: window.gap for window in planned if window.gap is not None}
     if not planned:
         return
     unproven = [str(window.window) for window in planned if window.window not in proven]
@@ -303,7 +303,7 @@ def _print_gaps(report: Report, console: Console) -> None:
         parts.append(f"proven within {100 * proven[worst]:.2f} % of the best (the worst, window {worst})")
     if unproven:
         parts.append(f"nothing proven of window{'s' if len(unproven) > 1 else ''} {', '.join(unproven)}")
-    if claimed := [window.gap for window in planned if window.gap is not None]:
+    if claimed := [window.claimed_gap for window in planned if window.claimed_gap is not None]:
         parts.append(f"claimed within {100 * max(claimed):.2f} %")
     console.print(f"plans of whole windows: {'; '.join(parts)}")
 

@@ -37,8 +37,8 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, conf
     with_it = ", salvage counted" if salvage else ""
     console.print(
         f"{planned}. goodput: requests in time and correct, and their share of the expected arrivals; {salvage}"
-        f"SLO %: requests in time, of the same; gap: to what no plan exceeds{with_it}; "
-        f"solve: with all processes at work{retrains}.",
+        f"SLO %: requests in time, of the same; gap: to what no plan exceeds by the certificate{with_it}, claimed: "
+        f"by the engine's word; solve: with all processes at work{retrains}.",
         style="dim",
     )
     if found is not None:
@@ -62,9 +62,9 @@ _SIMULATED = (
 )
 
 _STANDS_ON = (
-    "planned: holds: a plan was found that promises it. fails: on goodput of all, no plan can; on SLO attainment or "
-    "one tenant, the plan of most goodput (and salvage), which claims to be the best, does not (another one might). "
-    "not shown: the plan does not, and a better one may."
+    "planned: holds: a plan was found that promises it. fails: on goodput of all, its certificate proves that no plan "
+    "can; on SLO attainment or one tenant, the plan of most goodput (and salvage), proven the best, does not (another "
+    "one might). not shown: the plan does not, and nothing proves that no better one does, whatever its engine claims."
 )
 
 
@@ -136,7 +136,7 @@ def _limit_lines(found: Found, kept: str) -> Iterator[str]:
         verdict = found.verdicts[found.choices.index(found.breaks)]
         broken = found.outcomes[found.choices.index(found.breaks)]
         counted = ", salvage counted" if broken.salvage is not None else ""
-        within = "" if broken.gap is None else f" (its plan claims to be within {100 * broken.gap:.2f} % only{counted})"
+        within = "" if broken.gap is None else f" (proven within {100 * broken.gap:.2f} % of the best{counted})"
         shown = "fails" if verdict is Verdict.FAILS else f"not shown to fail{within}"
         yield f"  the {least} where they do not: {_text(found.breaks)}, {shown}"
     if found.fails not in (None, found.breaks):
@@ -145,9 +145,19 @@ def _limit_lines(found: Found, kept: str) -> Iterator[str]:
         more = "a larger planner.max_schedules"
         if _counts_salvage(found.outcomes):
             more += ", or retraining.salvage: false,"
-        yield f"  not shown: {', '.join(map(_text, found.not_shown))}; {more} may prove more"
+        yield f"  not shown: {_few(found.not_shown)}; {more} may show more"
     if found.again:
         yield f"  beyond that it holds again at {', '.join(map(_text, found.again))}: it is no simple limit"
+
+
+_MOST_NAMED = 3
+
+
+def _few(choices: Sequence[Choice]) -> str:
+    """The choices, or how many there are and between which."""
+    if len(choices) <= _MOST_NAMED:
+        return ", ".join(map(_text, choices))
+    return f"{len(choices)} values from {_text(choices[0])} to {_text(choices[-1])}"
 
 
 def _text(choice: Choice | None) -> str:
@@ -172,18 +182,21 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
 def _print_table(sweep: Sweep, console: Console, found: Found | None) -> bool:
     """Print the widest table that fits: with tenants, SLO and retrainings, or fewer; whether it has the last."""
     boundless = console.options.update(width=_BOUNDLESS)
-    for n_tenant_cells in (3, 2, 1, 0):
-        table = _table(sweep, n_tenant_cells, found)
+    for n_tenant_cells, shows_claims in ((3, True), (2, True), (1, True), (1, False), (0, True), (0, False)):
+        table = _table(sweep, n_tenant_cells, found, shows_claims=shows_claims)
         if console.measure(table, options=boundless).maximum <= console.width:
             break
     console.print(table)
-    if n_tenant_cells < 3 and any(outcome.tenants for outcome in sweep.outcomes):
-        left_out = ("tenants and retrainings", "tenants' SLO % and retrainings", "retrainings")[n_tenant_cells]
-        console.print(f"{left_out} are left out for want of width; --json and --out have them", style="dim")
+    left_out = [] if shows_claims else ["claimed gaps"]
+    if any(outcome.tenants for outcome in sweep.outcomes):
+        left_out += (["tenants", "retrainings"], ["tenants' SLO %", "retrainings"], ["retrainings"], [])[n_tenant_cells]
+    if left_out:
+        what = " and ".join((", ".join(left_out[:-1]), left_out[-1])) if len(left_out) > 1 else left_out[0]
+        console.print(f"{what} are left out for want of width; --json and --out have them", style="dim")
     return n_tenant_cells == 3
 
 
-def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
+def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None, *, shows_claims: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for variation in sweep.grid.variations:
         choice = variation.choices[0]
@@ -193,7 +206,8 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
         table.add_column("promises\nit")
     table.add_column("status", overflow="fold")
     salvage = ("salvage",) if _counts_salvage(sweep.outcomes) else ()
-    for heading in ("goodput", "\n%", *salvage, "SLO\n%", "gap\n%", "solve\ns"):
+    claims = ("claimed\ngap %",) if shows_claims else ()
+    for heading in ("goodput", "\n%", *salvage, "SLO\n%", "gap\n%", *claims, "solve\ns"):
         table.add_column(heading, justify="right", overflow="fold")
     names = _tenant_names(sweep)
     for name in names:
@@ -205,7 +219,7 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None) -> Table:
             table.add_column("\nretrains")
     best = _best(sweep, found)
     for index, outcome in enumerate(sweep.outcomes):
-        cells = _cells(outcome, names, n_tenant_cells, bool(salvage))
+        cells = _cells(outcome, names, n_tenant_cells, has_salvage=bool(salvage), shows_claims=shows_claims)
         if found is not None:
             cells.insert(len(outcome.point), "–" if outcome.status == UNMEASURED else found.verdicts[index].value)
         table.add_row(*cells, style="bold" if outcome is best else None)
@@ -229,21 +243,29 @@ def _counts_salvage(outcomes: Sequence[PointOutcome]) -> bool:
     return any(outcome.salvage is not None for outcome in outcomes)
 
 
-def _cells(outcome: PointOutcome, tenant_names: tuple[str, ...], n_tenant_cells: int, has_salvage: bool) -> list[str]:
+def _cells(
+    outcome: PointOutcome, tenant_names: tuple[str, ...], n_tenant_cells: int, *, has_salvage: bool, shows_claims: bool
+) -> list[str]:
     tenants = {tenant.name: tenant for tenant in outcome.tenants}
     cells = [escape(choice.text) for choice in outcome.point]
+    gaps = (outcome.gap, outcome.claimed_gap) if shows_claims else (outcome.gap,)
     cells += [
         outcome.status,
         _number(outcome.goodput, 0),
         _number(outcome.goodput_pct, 2),
         *([_number(outcome.salvage, 0)] if has_salvage else []),
         _number(outcome.slo_attainment_pct, 2),
-        _number(None if outcome.gap is None else 100 * outcome.gap, 3),
+        *(_gap_text(gap, is_planned=outcome.goodput is not None) for gap in gaps),
         _number(outcome.solve_s, 2),
     ]
     for name in tenant_names:
         cells += _tenant_cells(tenants.get(name))[:n_tenant_cells]
     return cells
+
+
+def _gap_text(gap: float | None, *, is_planned: bool) -> str:
+    """In per cent; a dash where there is a plan, and nothing proven or claimed of it."""
+    return _number(100 * gap, 3) if gap is not None else "–" if is_planned else ""
 
 
 def _tenant_cells(tenant: TenantOutcome | None) -> list[str]:

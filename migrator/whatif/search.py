@@ -1,8 +1,9 @@
 """What is to be kept, ``goodput>=0.8`` or ``slo_attainment:vision>=0.99``, and which value of a search keeps it last.
 
 Everything here is *planned*: what plans promise, not what a simulation answers. A plan that keeps a condition shows
-that it can be kept. One that does not is the last word only where nothing better can be had: where its bound on goodput
-lies below what is asked, or where it is proven best (of goodput of all: without salvage). Else nothing is shown.
+that it can be kept. One that does not is the last word only where nothing better can be had: where the bound on goodput
+that its certificate proves lies below what is asked, or where that proves it best (of goodput of all: without salvage).
+Else nothing is shown, whatever the engine claims.
 
 ``--find max:load`` looks for the last value that keeps what is asked, and the first that does not.
 A grid of twelve values from the easy end to the hard one, then the interval in which the conditions are first broken is
@@ -86,9 +87,9 @@ class Condition:
         is_of_all = self.metric == "goodput" and self.tenant is None
         bound = outcome.goodput_bound
         most = bound / outcome.arrivals if is_of_all and bound is not None and outcome.arrivals else None
-        if self.sign == "<=" and most is not None:
+        if self.sign == "<=" and is_of_all:
             # A better plan would have more, so the bound has to keep it.
-            return _first(most <= self.share + _EPS, value > self.share + _EPS)
+            return _first(most is not None and most <= self.share + _EPS, value > self.share + _EPS)
         holds = self.spare(value) >= -_EPS
         # The best plan with salvage may have less goodput than another.
         is_best = outcome.gap is not None and outcome.gap <= OPTIMAL_GAP

@@ -285,8 +285,10 @@ class PointOutcome:
         engine: Who planned.
         arrivals: Expected requests times their tenants' weights; ``None`` where no profile meets an SLO.
         goodput: The plan's, without salvage, in the same unit; ``None`` without a plan, as are those that follow.
-        bound: No plan has more goodput and salvage.
+        bound: No plan has more goodput and salvage, by the certificate; ``None`` where it proves none.
         gap: Between that and the plan's goodput and salvage, relative.
+        claimed_bound: No plan has more, by the engine's word.
+        claimed_gap: To that.
         solve_s: Wall seconds of the engine; the only figure that differs from one time to the next.
         tenants: In the config's order; empty without a plan.
         reason: Why there is no plan.
@@ -305,6 +307,8 @@ class PointOutcome:
     goodput: float | None = None
     bound: float | None = None
     gap: float | None = None
+    claimed_bound: float | None = None
+    claimed_gap: float | None = None
     solve_s: float | None = None
     tenants: tuple[TenantOutcome, ...] = ()
     reason: str | None = None
@@ -320,7 +324,7 @@ class PointOutcome:
 
     @property
     def goodput_bound(self) -> float | None:
-        """No plan has more goodput."""
+        """No plan has more goodput, by the certificate."""
         return None if self.bound is None else self.bound - self.least_salvage
 
 
@@ -388,6 +392,8 @@ def outcome_of(case: Case) -> PointOutcome:
             goodput=plan.expected_goodput,
             bound=plan.bound,
             gap=plan.gap,
+            claimed_bound=plan.claimed_bound,
+            claimed_gap=plan.claimed_gap,
             tenants=tenants,
             slo_attainment_pct=_attainment_pct(tenants),
             salvage=plan.salvage if any(tenant.salvage for tenant in problem.tenants) else None,

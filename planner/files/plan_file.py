@@ -104,8 +104,10 @@ WALL_KEYS = ("solve_s", "load_s")
 class _File(StrictModel):
     status: Status
     objective: Number | None
-    bound: Number | None
+    bound: Number | None = None
     gap: Number | None = None
+    claimed_bound: Number | None
+    claimed_gap: Number | None = None
     expected_goodput: Number | None = None
     salvage: Number = 0.0
     goodput_gap: Number | None = None
@@ -136,6 +138,7 @@ class _File(StrictModel):
 def plan_to_json(plan: MigPlan) -> dict[str, object]:
     """The plan in the answer format, of JSON values only; :func:`plan_of` reads it back.
 
+    ``bound`` and ``gap`` are what is proven, ``claimed_bound`` and ``claimed_gap`` the engine's word, as is ``status``.
     A plan that exists has ``tenants`` (``paper``) or ``lifetimes`` and ``next_epoch_step``
     (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one, and ``missed``
     where a floor of in-time answers is, ``floor_costs`` and ``keeping_costs`` where what floors cost was limited,
@@ -143,7 +146,8 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
     too.
     """
     is_paper, certificate = plan.reconfiguration is Reconfiguration.PAPER, plan.certificate
-    figures = ("objective", "bound", "gap", *(_APART if plan.salvage else ()), "solve_s", "load_s", "engine")
+    apart = _APART if plan.salvage else ()
+    figures = ("objective", "bound", "gap", "claimed_bound", "claimed_gap", *apart, "solve_s", "load_s", "engine")
     document: dict[str, object] = {
         "status": plan.status.value,
         **{key: getattr(plan, key) for key in figures},
@@ -231,6 +235,7 @@ def plan_of(document: dict[str, object], problem: Problem, origin: str) -> MigPl
 
 _MADE = {
     "gap": "objective and bound",
+    "claimed_gap": "objective and claimed_bound",
     "goodput_gap": "objective, bound and salvage",
     "expected_goodput": "objective and salvage",
 }

@@ -50,7 +50,8 @@ def checked_plan(answer: object, problem: Problem) -> MigPlan:
         answer,
         status=status,
         objective=_number(answer.objective, "objective", may_lack=not status.has_plan),
-        bound=_number(answer.bound, "bound", may_lack=True),
+        claimed_bound=_number(answer.claimed_bound, "claimed_bound", may_lack=True),
+        bound=None,  # what its certificate proves is for the checker to say
         solve_s=_number(answer.solve_s, "solve_s") or 0.0,
         engine=_of(str, answer.engine, "engine"),
         schedules=(),

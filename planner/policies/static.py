@@ -143,7 +143,7 @@ def with_most_retrainings(problem: Problem, plans: Callable[[Problem], Iterable[
     for posed in (eager, problem) if asks_for_more else (problem,):
         for plan in plans(posed):
             if plan.status.has_plan:
-                return plan if posed is problem else replace(plan, bound=relaxed_bound(WindowFacts.of(problem)))
+                return plan if posed is problem else replace(plan, claimed_bound=relaxed_bound(WindowFacts.of(problem)))
     return solve_static_among(problem, [])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from planner.plan import OPTIMAL_GAP, MigPlan, Rule, Status
 from planner.problem import Problem
@@ -19,7 +20,7 @@ from planner.verify.holdings import lifetimes_of, objective_of, salvage_of
 from planner.verify.rules import unreadable, violations
 from planner.verify.verification import TOLERANCE, Verification, Violation
 
-__all__ = ["TOLERANCE", "Rule", "Verification", "Violation", "verify"]
+__all__ = ["TOLERANCE", "Rule", "Verification", "Violation", "verify", "with_proof"]
 
 
 def verify(problem: Problem, plan: MigPlan) -> Verification:
@@ -29,7 +30,7 @@ def verify(problem: Problem, plan: MigPlan) -> Verification:
         ProblemError: ``problem.gains`` lacks the table of changed steps that a ``paper`` problem needs.
     """
     if found := list(unreadable(problem, plan)):
-        return Verification(tuple(found), plan.objective, plan.bound)
+        return Verification(tuple(found), plan.objective, plan.claimed_bound)
     lifetimes = list(lifetimes_of(problem, plan))
     objective, certificate = objective_of(problem, lifetimes), plan.certificate
     found = [*violations(problem, plan, lifetimes), *floor_violations(problem, lifetimes)]
@@ -40,7 +41,22 @@ def verify(problem: Problem, plan: MigPlan) -> Verification:
     known = math.inf if objective is None else objective
     bound = certified_bound(problem, certificate, known) if certificate and not misfit else math.nan
     proven = bound if math.isfinite(bound) else None
-    return Verification(tuple(found), plan.objective, plan.bound, objective, proven, salvage)
+    found += _wrong_proof(plan, proven)
+    return Verification(tuple(found), plan.objective, plan.claimed_bound, objective, proven, salvage)
+
+
+def with_proof(plan: MigPlan, found: Verification) -> MigPlan:
+    """The plan with the bound that its check recomputed from its certificate; without one where nothing is proven."""
+    return replace(plan, bound=found.bound)
+
+
+def _wrong_proof(plan: MigPlan, proven: float | None) -> Iterator[Violation]:
+    """A bound that the plan says its certificate proves, and which it does not."""
+    if plan.bound is None:
+        return
+    if proven is None or not plan.bound >= proven - TOLERANCE * max(1.0, abs(proven)):
+        proves = "none" if proven is None else proven
+        yield Violation(Rule.CERTIFICATE, f"the bound is {plan.bound}; the certificate proves {proves}")
 
 
 def _wrong_claims(plan: MigPlan, objective: float | None, salvage: float) -> Iterator[Violation]:
@@ -53,8 +69,8 @@ def _wrong_claims(plan: MigPlan, objective: float | None, salvage: float) -> Ite
         yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.objective} requests; recomputed {objective}")
     if not abs(plan.salvage - salvage) <= TOLERANCE * max(1.0, abs(salvage)):
         yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.salvage} requests of salvage; recomputed {salvage}")
-    if plan.bound is not None and not plan.bound >= objective - slack:
-        yield Violation(Rule.CERTIFICATE, f"the bound {plan.bound} is below the plan's own {objective}")
-    is_proven = plan.gap is not None and plan.gap <= OPTIMAL_GAP
-    if (plan.status is Status.OPTIMAL) != is_proven:
-        yield Violation(Rule.CERTIFICATE, f"the status is {plan.status} with a gap of {plan.gap}")
+    bound, gap = plan.claimed_bound, plan.claimed_gap
+    if bound is not None and not bound >= objective - slack:
+        yield Violation(Rule.CERTIFICATE, f"the claimed bound {bound} is below the plan's own {objective}")
+    if (plan.status is Status.OPTIMAL) != (gap is not None and gap <= OPTIMAL_GAP):
+        yield Violation(Rule.CERTIFICATE, f"the status is {plan.status} with a claimed gap of {gap}")

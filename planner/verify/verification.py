@@ -35,7 +35,7 @@ class Verification:
         claimed_objective: What the plan says that it earns.
         claimed_bound: What the plan says no plan exceeds; ``None`` where it says nothing.
         objective: Goodput and salvage, recomputed from the plan; ``None`` where it cannot be.
-        proven_bound: What no plan exceeds by the plan's certificate, recomputed; ``None`` without a usable one.
+        bound: What no plan exceeds by the plan's certificate, recomputed; ``None`` without a usable one.
         salvage: What of the recomputed objective is salvage.
     """
 
@@ -43,7 +43,7 @@ class Verification:
     claimed_objective: float | None
     claimed_bound: float | None
     objective: float | None = None
-    proven_bound: float | None = None
+    bound: float | None = None
     salvage: float = 0.0
 
     @property
@@ -62,9 +62,9 @@ class Verification:
         return gap_between(self.claimed_bound, self.objective)
 
     @property
-    def proven_gap(self) -> float | None:
-        """The same to the proven bound, which takes nothing that the plan says on trust."""
-        return gap_between(self.proven_bound, self.objective)
+    def gap(self) -> float | None:
+        """The same to ``bound``: proven, as it takes nothing that the plan says on trust."""
+        return gap_between(self.bound, self.objective)
 
     @property
     def is_claim_proven(self) -> bool:
@@ -72,4 +72,4 @@ class Verification:
         if self.claimed_bound is None:
             return True
         slack = TOLERANCE * max(1.0, abs(self.claimed_bound))
-        return self.proven_bound is not None and self.claimed_bound >= self.proven_bound - slack
+        return self.bound is not None and self.claimed_bound >= self.bound - slack

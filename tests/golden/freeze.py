@@ -125,7 +125,8 @@ def digest(document: object) -> str:
 
 def _figures(plan: Json) -> Json:
     rest = {key: value for key, value in plan.items() if key not in WALL_KEYS}
-    return {**{key: plan[key] for key in ("status", "objective", "bound", "gap", "work")}, "plan": digest(rest)}
+    figures = ("status", "objective", "claimed_bound", "claimed_gap", "work")
+    return {**{key: plan[key] for key in figures}, "plan": digest(rest)}
 
 
 def paper_asks() -> dict[str, Ask]:

@@ -114,9 +114,9 @@ def wrong_with(case: Case, name: str) -> Iterator[str]:
     forgiven = CLAIMS if POLICIES[name]().knows is Knows.FORECAST else set()
     yield from (str(one) for one in checked(case, name).violations if one.rule not in forgiven)
     own, best, plan = checked(case, name).objective, checked(case, ORACLE).objective, plan_of(case, ORACLE)
-    if own is None or best is None or plan.bound is None or plan.objective is None:
+    if own is None or best is None or plan.claimed_bound is None or plan.objective is None:
         yield "no objective"
-    elif own > (best + plan.bound - plan.objective) * (1 + 1e-9):
+    elif own > (best + plan.claimed_bound - plan.objective) * (1 + 1e-9):
         yield f"{own} is more than {best} and the gap"
 
 

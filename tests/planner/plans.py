@@ -72,7 +72,7 @@ def continued_case() -> tuple[Problem, MigPlan]:
         lifetime(problem, "1g.6gb@3", "a", 0, 0, 4, Task.RETRAINING),
         lifetime(problem, "1g.6gb@3", "b", 4, 5, 6),
     )
-    return problem, replace(plan, objective=207.5, bound=207.5, lifetimes=lifetimes, next_epoch_step=6)
+    return problem, replace(plan, objective=207.5, claimed_bound=207.5, lifetimes=lifetimes, next_epoch_step=6)
 
 
 def lifetime(
@@ -86,7 +86,7 @@ def broken_rules(problem: Problem, plan: MigPlan) -> set[Rule]:
     """The rules that the plan breaks, once its claims are put right where the goodput can be recomputed."""
     objective = verify(problem, plan).objective
     if objective is not None:
-        plan = replace(plan, status=Status.OPTIMAL, objective=objective, bound=objective)
+        plan = replace(plan, status=Status.OPTIMAL, objective=objective, claimed_bound=objective)
     return {violation.rule for violation in verify(problem, plan).violations}
 
 
@@ -105,6 +105,12 @@ def with_lifetime(plan: MigPlan, index: int, **changes: object) -> MigPlan:
 
 
 def _plan(problem: Problem, objective: float, **contents: object) -> MigPlan:
-    claims = {"status": Status.OPTIMAL, "objective": objective, "bound": objective, "solve_s": 0.0, "engine": "hand"}
+    claims = {
+        "status": Status.OPTIMAL,
+        "objective": objective,
+        "claimed_bound": objective,
+        "solve_s": 0.0,
+        "engine": "hand",
+    }
     terms = {"reconfiguration": problem.reconfiguration, "n_steps": problem.n_steps}
     return MigPlan(**claims, **terms, **contents)  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ def test_plans_with_pools_are_read_explained_and_refused_where_they_are_wrong(se
         for changed in (altered(rng, problem, plan) for _ in range(N_ALTERED)):
             worth = physical_oracle.worth_of(held_sets, changed.lifetimes, changed.next_epoch_step)
             found = verify(problem, changed)
-            honest = replace(changed, objective=found.objective, salvage=found.salvage, bound=None)
+            honest = replace(changed, objective=found.objective, salvage=found.salvage, claimed_bound=None)
             told = verify(problem, replace(honest, status=Status.FEASIBLE)).violations
             claim((worth is None) == bool(told), f"worth {worth}; {[str(one) for one in told]} of {changed.lifetimes}")
             claim(worth is None or found.objective == near(worth), f"worth {worth}, not {found.objective}")
@@ -250,6 +250,6 @@ def test_plans_of_longer_windows_keep_the_rules_and_each_others_bounds(seed: int
             if plan.status.has_plan:
                 check_plan(claim, engine, problem, plan)
             if best is not None:
-                lowest = min(plan.bound, verify(problem, plan).proven_bound or plan.bound)
+                lowest = min(plan.claimed_bound, verify(problem, plan).bound or plan.claimed_bound)
                 claim(lowest >= best - 1e-9 * abs(best), f"{engine}: bound {lowest}; a plan is worth {best}")
                 claim(not engine.proves or plan.objective >= best - 1e-9 * abs(best), f"{engine}: {plan.objective}")

@@ -16,7 +16,7 @@ from planner.plan import MigPlan
 from planner.problem import Problem
 from planner.replan import remaining_plan, remaining_problem
 from planner.solve import solve
-from planner.verify import Rule, verify
+from planner.verify import Rule, verify, with_proof
 
 RELATIVE = 1e-9
 
@@ -50,6 +50,7 @@ def test_verify_refuses_an_objective_without_its_salvage() -> None:
 
 def test_goodput_and_salvage_stand_apart_in_a_file() -> None:
     problem, plan = salvaged()
+    plan = with_proof(plan, verify(problem, plan))
     document = json.loads(json.dumps(plan_to_json(plan)))
     assert same(document["expected_goodput"] + document["salvage"], plan.objective)
     assert document["goodput_gap"] >= document["gap"]

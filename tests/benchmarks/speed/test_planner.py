@@ -11,7 +11,7 @@ from benchmarks.speed import planner
 from benchmarks.speed.planner import COLUMNS, BestKnown, Result, read_best_known, row, store
 from benchmarks.speed.problems import Case, Target
 
-RESULT = Result("random-0", "abc", 1.0, "optimal", 100.0, 100.0, 0.0, (), 200.0)
+RESULT = Result("random-0", "abc", 1.0, "optimal", 100.0, 100.0, 0.0, 0.01, (), 200.0)
 KNOWN = {"random-0": BestKnown(value=100.0, bound=100.0, engine="exact", seconds=1.0, problem="abc")}
 
 
@@ -29,8 +29,8 @@ def test_a_row_has_the_headers_columns() -> None:
 
 
 def test_median_and_worst_stand_side_by_side() -> None:
-    results = [replace(RESULT, seconds=s, gap=s / 100, objective=100.0 - s) for s in (1.0, 2.0, 6.0)]
-    assert cells(*results)[4:8] == ["2.00 / 6.00", "98.00 / 94.00", "100.00", "2.000 / 6.000"]
+    results = [replace(RESULT, seconds=s, claimed_gap=s / 100, objective=100.0 - s) for s in (1.0, 2.0, 6.0)]
+    assert cells(*results)[4:9] == ["2.00 / 6.00", "98.00 / 94.00", "100.00", "2.000 / 6.000", "1.000 / 1.000"]
 
 
 def test_a_value_known_of_another_problem_is_not_used() -> None:
@@ -38,25 +38,25 @@ def test_a_value_known_of_another_problem_is_not_used() -> None:
 
 
 def test_without_a_plan_there_is_no_figure() -> None:
-    without = replace(RESULT, status="timeout", objective=None, bound=None, gap=None)
-    assert cells(without)[3:9] == ["0/1", "1.00 / 1.00", "–", "–", "–", "0/1"]
+    without = replace(RESULT, status="timeout", objective=None, claimed_bound=None, claimed_gap=None, gap=None)
+    assert cells(without)[3:10] == ["0/1", "1.00 / 1.00", "–", "–", "–", "–", "0/1"]
 
 
 def test_a_met_target_is_told() -> None:
-    assert verdict(RESULT, target=Target(median_s=1.0, is_proven=True)) == "proven, median ≤ 1 s; met"
+    assert verdict(RESULT, target=Target(median_s=1.0, is_optimal=True)) == "claimed optimal, median ≤ 1 s; met"
 
 
 def test_every_missed_target_is_told() -> None:
-    target = Target(0.5, 0.5, is_proven=True, median_gap=0.01, worst_gap=0.01, least_value=0.995, most_mib=100)
-    result = replace(RESULT, status="feasible", objective=99.0, gap=0.02)
+    target = Target(0.5, 0.5, is_optimal=True, median_gap=0.01, worst_gap=0.01, least_value=0.995, most_mib=100)
+    result = replace(RESULT, status="feasible", objective=99.0, claimed_gap=0.02)
     missed = verdict(result, target=target).partition("missed: ")[2]
-    assert missed == "median s, worst s, median gap, worst gap, MiB, value, proof"
+    assert missed == "median s, worst s, median claimed gap, worst claimed gap, MiB, value, claimed optimal"
 
 
 def test_a_problem_without_a_plan_misses_gap_and_value() -> None:
-    without = replace(RESULT, status="timeout", objective=None, bound=None, gap=None)
+    without = replace(RESULT, status="timeout", objective=None, claimed_bound=None, claimed_gap=None, gap=None)
     assert verdict(RESULT, RESULT, without, target=Target(worst_gap=0.5, least_value=0.5)).endswith(
-        "missed: worst gap, value"
+        "missed: worst claimed gap, value"
     )
 
 

@@ -127,7 +127,7 @@ class POLICY:
 
     def plan(self, window):
         plan = solve(window.problem, "greedy")
-        return replace(plan, objective=2 * plan.objective, bound=9e9)
+        return replace(plan, objective=2 * plan.objective, claimed_bound=9e9)
 """
 
 

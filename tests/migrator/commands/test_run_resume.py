@@ -166,7 +166,7 @@ def _schema_2() -> None:
         (_no_log, "is no run: it holds no events.jsonl"),
         (_torn_log, NOTHING_BEGUN),
         (_empty_log, NOTHING_BEGUN),
-        (_schema_2, "does not start with a run_started record of schema 3"),
+        (_schema_2, "does not start with a run_started record of schema 4"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused_in_one_line(

@@ -28,7 +28,7 @@ PROBLEM = {
 PLAN = {
     "status": "feasible",
     "objective": 30.0,
-    "bound": 50.0,
+    "claimed_bound": 50.0,
     "solve_s": 0.0,
     "engine": "hand",
     "reconfiguration": "paper",
@@ -54,34 +54,39 @@ def checked(call, tmp_path: Path):
 
 def test_proven_and_claimed_gap_stand_side_by_side(checked) -> None:
     code, out, _ = checked(certificate=FREE)
-    assert (code, "proven gap 33.33 %" in out, "claimed gap 40 %" in out) == (0, True, True)
+    assert (code, " gap 33.33 %: by its certificate" in out, "claimed gap 40 %" in out) == (0, True, True)
 
 
-OPTIMAL = {"status": "optimal", "bound": 30.0}
+OPTIMAL = {"status": "optimal", "claimed_bound": 30.0}
 """The plan says that it is the best."""
 
 
 def test_a_claim_beyond_the_certificate_is_refused_where_that_is_asked(checked) -> None:
     code, _, err = checked("--strict", **OPTIMAL, certificate=FREE)
     assert (code, "claims a gap of 0 %; its certificate proves 33.33 %" in err) == (2, True)
-    assert checked("--strict", bound=45.0, certificate=FREE)[0] == 0
+    assert checked("--strict", claimed_bound=45.0, certificate=FREE)[0] == 0
     code, _, err = checked("--strict", **OPTIMAL)
     assert (code, "the proven gap is none; --strict asks for one" in err) == (2, True)
 
 
 def test_a_claim_beyond_the_certificate_is_told(checked) -> None:
     code, out, err = checked(**OPTIMAL, certificate=FREE)
-    assert (code, err, "proven gap 33.33 %" in out, "only its engine's word" in out) == (0, "", True, True)
+    assert (code, err, " gap 33.33 %: by its certificate" in out, "only its engine's word" in out) == (
+        0,
+        "",
+        True,
+        True,
+    )
 
 
 def test_without_a_certificate_nothing_is_called_proven(checked) -> None:
     code, out, _ = checked(**OPTIMAL)
-    assert (code, "proven gap none" in out, "only its engine's word" in out) == (0, True, True)
+    assert (code, " gap –: it has no certificate" in out, "only its engine's word" in out) == (0, True, True)
 
 
 def test_a_plan_that_claims_nothing_needs_no_certificate(checked) -> None:
-    code, out, _ = checked(bound=None)
-    assert (code, "proven gap none" in out, "claimed gap none" in out) == (0, True, True)
+    code, out, _ = checked(claimed_bound=None)
+    assert (code, " gap –: it has no certificate" in out, "claimed gap –" in out) == (0, True, True)
 
 
 @pytest.mark.parametrize(("largest", "code"), [(0.34, 0), (0.33, 2)])
@@ -101,13 +106,13 @@ def test_a_broken_rule_comes_before_all_claims(checked) -> None:
 
 def test_json_tells_proven_from_claimed(checked) -> None:
     answer = json.loads(checked("--json", certificate=FREE)[1])
-    assert (answer["proven_bound"], answer["proven_gap"]) == pytest.approx((45.0, 1 / 3))
+    assert (answer["bound"], answer["gap"]) == pytest.approx((45.0, 1 / 3))
     assert (answer["claimed_bound"], answer["claimed_gap"], answer["claim_proven"]) == (50.0, 0.4, True)
 
 
 def test_json_without_certificate_proves_nothing(checked) -> None:
     answer = json.loads(checked("--json")[1])
-    assert (answer["proven_bound"], answer["proven_gap"], answer["claim_proven"]) == (None, None, False)
+    assert (answer["bound"], answer["gap"], answer["claim_proven"]) == (None, None, False)
 
 
 def test_a_run_that_told_which_floor_it_misses_is_no_broken_one(call, write_config) -> None:

@@ -21,7 +21,7 @@ def plan_of(*lifetimes: Lifetime, n_steps: int = 100, next_epoch_step: int = 0) 
     return MigPlan(
         status=Status.FEASIBLE,
         objective=1.0,
-        bound=1.0,
+        claimed_bound=1.0,
         solve_s=0.0,
         engine="test",
         reconfiguration=Reconfiguration.PHYSICAL,

@@ -49,7 +49,7 @@ def plan_of(*lifetimes: Lifetime, next_epoch_step: int = 0) -> MigPlan:
     return MigPlan(
         status=Status.FEASIBLE,
         objective=1.0,
-        bound=1.0,
+        claimed_bound=1.0,
         solve_s=0.0,
         engine="test",
         reconfiguration=Reconfiguration.PHYSICAL,

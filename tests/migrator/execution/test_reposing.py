@@ -119,7 +119,7 @@ def replanned(tmp_path_factory: pytest.TempPathFactory) -> ReadLog:
 def test_every_plan_of_a_run_has_a_proven_gap(replanned: ReadLog) -> None:
     found = [(item.name, item.verification) for item in checked(replanned, REPLANNING)]
     assert [(name, one.violations) for name, one in found if one.violations] == []
-    assert [name for name, one in found if one.proven_gap is None] == []
+    assert [name for name, one in found if one.gap is None] == []
 
 
 def test_a_log_has_the_prices_of_a_window_once(replanned: ReadLog) -> None:

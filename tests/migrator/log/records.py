@@ -23,8 +23,8 @@ COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 PLAN: Json = {
     "status": "optimal",
     "objective": 5.0,
-    "bound": 5.0,
-    "gap": 0.0,
+    "claimed_bound": 5.0,
+    "claimed_gap": 0.0,
     "engine": "physical",
     "reconfiguration": "physical",
     "n_steps": 3,

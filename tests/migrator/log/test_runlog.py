@@ -242,7 +242,7 @@ def test_what_was_whole_as_ctrl_c_came_stands(tmp_path: Path, monkeypatch: pytes
         (b"[1]\n", "line 1: it is no record"),
         (b'{"kind":["x"]}\n', "line 1: it is no record"),
         (b'{"kind":"run_started","schema":1}\n', "line 1: it is no whole record of this program"),
-        (records.lines_of({"kind": "interrupted"}), "does not start with a run_started record of schema 3"),
+        (records.lines_of({"kind": "interrupted"}), "does not start with a run_started record of schema 4"),
         (b"[" * 100_000 + b"\n", "line 1: it is no JSON"),
         (b'{"n":0,"kind":"x","at_s":NaN,"sum":"0"}\n', "line 1: checksum does not match"),
         (b'{"n":0,"kind":"x","at_s":0,"sum":"0","wall":1}\n', "line 1: checksum does not match"),
@@ -256,10 +256,10 @@ def test_what_is_no_log_is_refused(tmp_path: Path, lines: bytes, message: str) -
         read_log(tmp_path)
 
 
-@pytest.mark.parametrize("schema", [2, 4])
+@pytest.mark.parametrize("schema", [3, 5])
 def test_a_log_of_another_schema_is_refused(tmp_path: Path, schema: int) -> None:
     records.write(tmp_path / "run", records.header(3.0, schema=schema))
-    with pytest.raises(LogError, match="does not start with a run_started record of schema 3"):
+    with pytest.raises(LogError, match="does not start with a run_started record of schema 4"):
         read_log(tmp_path / "run")
 
 

@@ -192,7 +192,7 @@ def _check_plans(
     for row, window in zip(plans, told["windows"], strict=True):
         number, plan, closing = window["window"], window["plan"], log.settled.get(window["window"])
         assert (int(row[0]), row[1]) == (number, plan["status"] or "–")
-        for cell, gap in zip(row[4:], (plan["proven_gap"], plan["gap"]), strict=True):
+        for cell, gap in zip(row[4:], (plan["gap"], plan["claimed_gap"]), strict=True):
             assert plain(cell) == near(None if gap is None else 100 * gap)
         promised = [] if closing is None or closing.blind else [*(begun[number].expected or {}).items()]
         promised = [(name, one) for name, one in promised if one.goodput is not None]

@@ -19,6 +19,8 @@ def planned(point: Point, goodput: float) -> PointOutcome:
         goodput=goodput,
         bound=goodput * 1.25,
         gap=0.2,
+        claimed_bound=goodput,
+        claimed_gap=0.0,
         solve_s=1.5,
         tenants=(
             TenantOutcome("a", 150.0, goodput - 10.0, 100 * (goodput - 10) / 150, retraining, 71.0),

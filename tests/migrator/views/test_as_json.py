@@ -30,6 +30,7 @@ def test_json_holds_numbers_as_numbers_and_factors_as_typed() -> None:
     assert (planless["goodput"], planless["reason"], planless["tenants"]) == (None, REASON, {})
     assert some["values"] == {"load": "x2", "window": 1, "engine": "greedy"}
     assert (some["goodput"], some["goodput_pct"], some["gap"], some["bound"]) == (100.0, 50.0, 0.2, 125.0)
+    assert (some["claimed_gap"], some["claimed_bound"]) == (0.0, 100.0)
     assert (some["salvage"], some["goodput_bound"]) == (None, 125.0)
     assert some["tenants"]["a"]["retraining"] == {
         "option": "full",
@@ -44,7 +45,7 @@ def test_csv_has_a_line_a_point_with_its_values_first() -> None:
     lines = sweep_to_csv(sweep("load=0.5,x2", "a.slo_ms=x1")).splitlines()
     assert lines[0].startswith(
         "load,a.slo_ms,status,model,engine,arrivals,goodput,goodput_pct,slo_attainment_pct,"
-        "salvage,bound,goodput_bound,gap,solve_s,reason,"
+        "salvage,bound,goodput_bound,gap,claimed_bound,claimed_gap,solve_s,reason,"
     )
     planless, some = csv.DictReader(lines)
     assert (planless["load"], planless["goodput"], planless["a.retraining"]) == ("0.5", "", "")

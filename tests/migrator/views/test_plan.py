@@ -16,7 +16,7 @@ from planner.plan import Certificate, MigPlan, Status
 from planner.problem import Problem, Reconfiguration
 from planner.solve import solve
 from planner.unavailable import Unavailable
-from planner.verify import verify
+from planner.verify import verify, with_proof
 
 CASES = (paper_case, physical_case, continued_case)
 
@@ -59,7 +59,7 @@ def test_slices_that_are_not_ours_are_crossed_out() -> None:
     plan = replace(plan, lifetimes=plan.lifetimes[:3])
     text = printed(replace(problem, unavailable=(Unavailable((3,), 4),)), plan)
     assert rows(text, "slice 3")[0].endswith("·" * 8 + "×" * 16)
-    assert "not ours  memory slice 3 from step 4 on" in text
+    assert re.search(r"not ours +memory slice 3 from step 4 on", text)
     assert "· idle, × not ours" in text
 
 
@@ -78,16 +78,19 @@ def test_headline_bound_and_check_are_told() -> None:
     text = printed(*physical_case())
     assert "optimal physical plan by hand on a30-24gb: 6 steps of 1 s" in text
     assert "237.50 requests expected, 79.17 % of the 300.00 that arrive" in text
-    assert "none proven; claimed 0 %: that no plan exceeds 237.50" in text
+    assert re.search(r"\bgap +–: nothing is proven", text)
+    assert re.search(r"claimed gap +0 %: by its engine's word no plan exceeds 237.50", text)
     assert "valid by every rule" in text
 
 
 def test_a_gap_and_a_certified_gap_are_told() -> None:
     problem, plan = physical_case()
     prices = Certificate(problem.profile_names, np.zeros((6, len(problem.profile_names))))
-    plan = replace(plan, status=Status.FEASIBLE, bound=250.0, certificate=prices)
-    text = printed(problem, plan)
-    assert re.search(r"gap +proven [\d.]+ %; claimed 5 %: that no plan exceeds 250.00", " ".join(text.split()))
+    plan = replace(plan, status=Status.FEASIBLE, claimed_bound=250.0, certificate=prices)
+    found = verify(problem, plan)
+    text = " ".join(printed(problem, with_proof(plan, found)).split())
+    assert f" gap {100 * found.gap:.4g} %: by its certificate no plan exceeds {found.bound:.2f}" in text
+    assert "claimed gap 5 %: by its engine's word no plan exceeds 250.00" in text
 
 
 def test_floors_are_told_by_how_the_plan_stands_to_them() -> None:

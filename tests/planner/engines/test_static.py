@@ -77,7 +77,7 @@ def test_without_any_static_plan_the_status_is_timeout_with_a_bound() -> None:
     assert solve(must_move()).status.has_plan
     plan = solve(must_move(), "static")
     assert (plan.status, plan.objective, plan.lifetimes) == (Status.TIMEOUT, None, ())
-    assert plan.bound is not None
+    assert plan.claimed_bound is not None
 
 
 @pytest.mark.parametrize("model", list(Reconfiguration))

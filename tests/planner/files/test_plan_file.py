@@ -89,7 +89,9 @@ def test_a_physical_answer_names_lifetimes() -> None:
 def test_an_infeasible_answer_names_tenant_and_rule_and_no_plan() -> None:
     problem, plan = paper_case()[:2]
     reason = Infeasibility("resnet50", "rule 4", "it does not fit")
-    nothing = replace(plan, status=Status.INFEASIBLE, objective=None, bound=None, schedules=(), infeasibility=reason)
+    nothing = replace(
+        plan, status=Status.INFEASIBLE, objective=None, claimed_bound=None, schedules=(), infeasibility=reason
+    )
     document = plan_to_json(nothing)
     assert document["reason"] == {"tenant": "resnet50", "rule": "rule 4", "message": "it does not fit"}
     assert (document["objective"], document["gap"], "tenants" in document) == (None, None, False)
@@ -106,8 +108,8 @@ def test_a_retraining_without_option_is_that_of_the_only_option() -> None:
 
 def test_a_gap_may_be_off_by_rounding() -> None:
     problem, document = paper()
-    assert document["gap"] == 0.0
-    assert plan_of({**document, "gap": 1e-12}, problem, "plan.json") == paper_case()[1]
+    assert (document["gap"], document["claimed_gap"]) == (None, 0.0)
+    assert plan_of({**document, "claimed_gap": 1e-12}, problem, "plan.json") == paper_case()[1]
 
 
 def test_schedules_come_in_the_problems_order() -> None:
@@ -124,7 +126,8 @@ def test_schedules_come_in_the_problems_order() -> None:
         ("objective", float("nan"), "objective is nan; a finite number is needed"),
         ("n_steps", "3", "n_steps is '3'; a whole number is needed"),
         ("tenants", None, "tenants is missing; a"),
-        ("gap", 0.5, "gap is 0.5; objective and bound make it"),
+        ("gap", 0.5, "gap is 0.5; objective and bound make it None"),
+        ("claimed_gap", 0.5, "claimed_gap is 0.5; objective and claimed_bound make it"),
         ("objectve", 1.0, "unknown key objectve (did you mean objective?)"),
         (
             "reason",

@@ -74,10 +74,10 @@ def ceiling(problem: Problem, plan: MigPlan) -> float:
     if not plan.status.has_plan:
         return np.inf if plan.infeasibility is None else -np.inf
     assert plan.objective is not None
-    assert plan.bound is not None
+    assert plan.claimed_bound is not None
     assert verify(problem, plan).violations == ()
     value = worth(problem, plan)
-    return value + plan.bound - plan.objective + 1e-9 * max(1.0, abs(value))
+    return value + plan.claimed_bound - plan.objective + 1e-9 * max(1.0, abs(value))
 
 
 @pytest.mark.parametrize("name", daily(OTHERS, OTHERS[::3]))

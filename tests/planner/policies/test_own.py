@@ -84,7 +84,7 @@ def test_what_a_file_prints_is_not_on_standard_output(tmp_path: Path, capsys: py
         ("", "line 9: own, window 3: plan() returned None; a MigPlan is needed"),
         ("return plan.lifetimes", "line 9: own, window 3: plan() returned a tuple; a MigPlan is needed"),
         ("return replace(plan, objective=float('nan'))", "objective is nan; a finite number is needed"),
-        ("return replace(plan, bound=float('inf'))", "bound is inf; a finite number is needed"),
+        ("return replace(plan, claimed_bound=float('inf'))", "bound is inf; a finite number is needed"),
         ("return replace(plan, objective='12')", "objective is '12'; a finite number is needed"),
         ("return replace(plan, status='good')", "status is 'good'; Status is needed"),
         (

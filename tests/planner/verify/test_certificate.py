@@ -42,7 +42,7 @@ from planner.problem import (
     Task,
     TenantTerms,
 )
-from planner.verify import Rule, verify
+from planner.verify import Rule, verify, with_proof
 from planner.verify.certificate import _most_ahead, certified_bound
 from tests.seeds import daily
 
@@ -158,7 +158,7 @@ def test_what_a_floor_forgives_costs_no_bound(per, lacks):
     certificate = Certificate(("1g.5gb",), np.zeros((3, 1)), (("a", 1e12),) if per is Per.WINDOW else ())
     found = verify(problem, replace(plan, certificate=certificate))
     assert Rule.FLOOR not in {item.rule for item in found.violations}
-    assert found.proven_bound >= found.objective == pytest.approx(3780)
+    assert found.bound >= found.objective == pytest.approx(3780)
 
 
 def test_a_pool_that_serves_from_beyond_the_window_is_bounded():
@@ -200,7 +200,7 @@ def test_a_table_with_gaps_proves_nothing():
     problem, plan = paper_case()
     tables = [GainTable(((0, 0, 0),), np.zeros((n_levels, 4, 1)), np.zeros((n_levels, 4, 1))) for n_levels in (2, 1)]
     problem = replace(problem, gains=tuple(tables))
-    assert verify(problem, replace(plan, certificate=random_status_prices(problem, 1, 1.0))).proven_bound is None
+    assert verify(problem, replace(plan, certificate=random_status_prices(problem, 1, 1.0))).bound is None
 
 
 A_RUNS = TenantStatus("a", "runs", "1g.5gb")
@@ -227,7 +227,7 @@ def test_prices_of_statuses_that_do_not_fit_are_a_violation(statuses, prices, pa
     found = verify(problem, replace(plan, certificate=StatusCertificate(statuses, prices)))
     assert [item.rule for item in found.violations] == [Rule.CERTIFICATE]
     assert part in found.violations[0].message
-    assert found.proven_bound is None
+    assert found.bound is None
 
 
 def test_huge_prices_of_statuses_leave_a_valid_bound():
@@ -376,13 +376,24 @@ def test_the_gap_is_that_to_the_recomputed_bound(case):
     problem, plan = case()
     bound = certified_bound(problem, priced(problem))
     found = verify(problem, replace(plan, certificate=priced(problem)))
-    assert (found.violations, found.proven_bound) == ((), bound)
-    assert found.proven_gap == pytest.approx((bound - plan.objective) / bound)
+    assert (found.violations, found.bound) == ((), bound)
+    assert found.gap == pytest.approx((bound - plan.objective) / bound)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_bound_that_the_certificate_does_not_prove_is_a_violation(case):
+    problem, plan = case()
+    plan = replace(plan, certificate=priced(problem))
+    proven = with_proof(plan, verify(problem, plan))
+    assert proven.claimed_gap == 0 < proven.gap
+    assert verify(problem, proven).is_valid
+    for false in (replace(proven, bound=plan.objective), replace(proven, certificate=None)):
+        assert [item.rule for item in verify(problem, false).violations] == [Rule.CERTIFICATE]
 
 
 def test_without_a_certificate_nothing_is_certified():
     found = verify(*paper_case())
-    assert (found.proven_bound, found.proven_gap) == (None, None)
+    assert (found.bound, found.gap) == (None, None)
 
 
 def test_without_an_objective_there_is_no_proven_gap():
@@ -390,7 +401,7 @@ def test_without_an_objective_there_is_no_proven_gap():
     tables = [GainTable(((0, 0, 0),), np.zeros((n_levels, 4, 1)), np.zeros((n_levels, 4, 1))) for n_levels in (2, 1)]
     problem = replace(problem, gains=tuple(tables))
     found = verify(problem, replace(plan, certificate=priced(problem)))
-    assert (found.objective, found.proven_bound, found.proven_gap) == (None, None, None)
+    assert (found.objective, found.bound, found.gap) == (None, None, None)
 
 
 def test_a_tenant_that_cannot_retrain_in_time_has_no_bound():
@@ -398,7 +409,7 @@ def test_a_tenant_that_cannot_retrain_in_time_has_no_bound():
     endless = replace(problem.tenants[0], options=(RetrainingOption("full", {"1g.5gb": 5.0}, 0.8),))
     problem = replace(problem, tenants=(endless, problem.tenants[1]))
     assert certified_bound(problem, priced(problem)) == -inf
-    assert verify(problem, replace(plan, certificate=priced(problem))).proven_bound is None
+    assert verify(problem, replace(plan, certificate=priced(problem))).bound is None
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -434,7 +445,7 @@ def test_a_certificate_that_does_not_fit_is_a_violation(names, prices, part):
     found = verify(problem, replace(plan, certificate=Certificate(names, prices)))
     assert [item.rule for item in found.violations] == [Rule.CERTIFICATE]
     assert part in found.violations[0].message
-    assert found.proven_bound is None
+    assert found.bound is None
 
 
 # ---- many steps ----
@@ -461,4 +472,4 @@ def test_a_window_of_20000_steps_with_warm_ups_of_700_is_bounded():
         Status.FEASIBLE, objective, None, 0.0, "hand", Reconfiguration.PHYSICAL, n_steps, lifetimes=tuple(held)
     )
     found = verify(problem, replace(plan, certificate=priced(problem)))
-    assert (found.violations, found.proven_bound >= objective) == ((), True)
+    assert (found.violations, found.bound >= objective) == ((), True)

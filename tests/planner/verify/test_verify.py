@@ -52,17 +52,19 @@ def test_weight_scales_a_tenants_goodput():
 @pytest.mark.parametrize("case", CASES)
 def test_an_overstated_objective_is_a_violation(case):
     problem, plan = case()
-    found = verify(problem, replace(plan, objective=plan.objective * 1.00001, bound=plan.bound * 1.00001))
+    found = verify(
+        problem, replace(plan, objective=plan.objective * 1.00001, claimed_bound=plan.claimed_bound * 1.00001)
+    )
     assert [violation.rule for violation in found.violations] == [Rule.OBJECTIVE]
 
 
 @pytest.mark.parametrize(
     ("claims", "rule"),
     [
-        ({"bound": 367.0}, Rule.CERTIFICATE),
-        ({"bound": 369.0}, Rule.CERTIFICATE),
+        ({"claimed_bound": 367.0}, Rule.CERTIFICATE),
+        ({"claimed_bound": 369.0}, Rule.CERTIFICATE),
         ({"status": Status.FEASIBLE}, Rule.CERTIFICATE),
-        ({"bound": None}, Rule.CERTIFICATE),
+        ({"claimed_bound": None}, Rule.CERTIFICATE),
         ({"objective": None, "status": Status.FEASIBLE}, Rule.OBJECTIVE),
         ({"objective": float("nan"), "status": Status.FEASIBLE}, Rule.OBJECTIVE),
         ({"status": Status.INFEASIBLE}, Rule.CERTIFICATE),
@@ -79,12 +81,12 @@ def test_a_wrong_claim_about_the_plan_is_a_violation(claims, rule):
 @pytest.mark.parametrize("bound", [370.0, None])
 def test_a_feasible_plan_needs_no_proof(bound):
     problem, plan = paper_case()
-    assert verify(problem, replace(plan, status=Status.FEASIBLE, bound=bound)).is_valid
+    assert verify(problem, replace(plan, status=Status.FEASIBLE, claimed_bound=bound)).is_valid
 
 
 def test_the_claimed_gap_is_that_of_the_recomputed_objective():
     problem, plan = paper_case()
-    assert verify(problem, replace(plan, objective=400.0, bound=400.0)).claimed_gap == pytest.approx(0.08)
+    assert verify(problem, replace(plan, objective=400.0, claimed_bound=400.0)).claimed_gap == pytest.approx(0.08)
 
 
 def test_a_violation_names_tenant_step_and_what_is_allowed():

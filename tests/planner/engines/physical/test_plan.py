@@ -23,7 +23,7 @@ from planner.verify import verify
 def made_again(problem: Problem, plan: MigPlan) -> MigPlan:
     facts = WindowFacts.of(problem)
     held, placed = list(held_in(problem, plan)), retrainings_in(problem, plan)
-    return with_held(facts, held, placed, plan.bound or 0.0, plan.engine, 0.0)
+    return with_held(facts, held, placed, plan.claimed_bound or 0.0, plan.engine, 0.0)
 
 
 @pytest.mark.parametrize("engine", ["static", "greedy", "physical"])

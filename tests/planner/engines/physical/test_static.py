@@ -45,8 +45,8 @@ def test_it_is_at_most_the_best_and_its_bound_at_least(seed: int) -> None:
     plan, best = solve_greedy(problem), physical_oracle.best_objective(problem)
     if best is not None and plan.objective is not None:
         assert plan.objective <= best * (1 + 1e-9) + 1e-9
-        assert plan.bound is not None
-        assert plan.bound >= best * (1 - 1e-9)
+        assert plan.claimed_bound is not None
+        assert plan.claimed_bound >= best * (1 - 1e-9)
 
 
 def changing_loads() -> Problem:
