@@ -14,12 +14,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from io import BufferedReader, BufferedWriter, BytesIO, FileIO
 from itertools import islice
@@ -42,10 +44,20 @@ UNFINISHED = r"\.migrator-[0-9a-f]{16}\.tmp"
 MOST_BYTES = 2**30
 """Size of the largest input file, and of what a packed one unpacks to, unless its reader has a limit of its own."""
 
+MOST_TIMES, ALWAYS_BYTES = 32, 4 * 2**20
+"""A packed file unpacks to at most so many times its size beyond what any may; tables of traffic have 3 to 15."""
+
 _MIB = 2**20
 
 _MOST_NAMES = 10_000
 """Of a folder in which a name like a missing one is looked for."""
+
+_PIECE = 2**16
+"""Bytes that are unpacked at a time; they become a thousand times as many at most."""
+
+_ZEROS = re.compile(rb"\0*")
+
+_STRING_OR_VALUE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(,|[\[{](?!\s*[\]}]))', re.DOTALL)
 
 _KINDS = (
     (stat.S_ISDIR, "a folder", errno.EISDIR),
@@ -77,20 +89,46 @@ def alike_to(path: Path) -> str:
     return f" (did you mean {whole if whole.exists() else gap.with_name(meant)}?)"
 
 
-def read_input(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """What the regular file at ``path`` holds, at most ``most_bytes``.
+@dataclass(slots=True)
+class Limit:
+    """How much of an input this process reads where the reader has no limit of its own.
+
+    Attributes:
+        said_bytes: What ``--max-bytes`` says; it holds for packed files, too, however small.
+    """
+
+    said_bytes: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Size of the largest file."""
+        return MOST_BYTES if self.said_bytes is None else self.said_bytes
+
+    def unpacked_bytes(self, n_packed: int) -> int:
+        """To what so many packed bytes may unpack."""
+        allowed = ALWAYS_BYTES + MOST_TIMES * n_packed
+        return min(MOST_BYTES, allowed) if self.said_bytes is None else self.said_bytes
+
+
+LIMIT = Limit()
+"""This process's; others that it starts are handed it."""
+
+
+def read_input(path: Path, most_bytes: int | None = None) -> bytes:
+    """What the regular file at ``path`` holds, at most ``most_bytes``, by default as :data:`LIMIT` has it.
 
     Raises:
         OSError: It is missing (``FileNotFoundError``), no regular file, larger, or cannot be read; ``strerror`` says
             so in words.
     """
+    most = LIMIT.bytes if most_bytes is None else most_bytes
     with open_input(path) as file:
         size = os.fstat(file.fileno()).st_size
         # Files that the kernel makes up have size 0, whatever they hold.
-        n_bytes = size or most_bytes + 1
-        raw = b"" if n_bytes > most_bytes + 1 else file.read(n_bytes) or b""
-    if max(len(raw), size) > most_bytes:
-        raise _too_large(f"it is larger than {_shown(most_bytes)}", path)
+        n_bytes = size or most + 1
+        raw = b"" if n_bytes > most + 1 else file.read(n_bytes) or b""
+    if max(len(raw), size) > most:
+        raise _too_large(f"it is larger than {_shown(most)}", path, is_own=most_bytes is not None)
     return raw
 
 
@@ -162,7 +200,7 @@ def read_shipped(package: str, name: str) -> bytes:
     return (files(package) / name).read_bytes()
 
 
-def read_arrays(path: Path, most_bytes: int = MOST_BYTES) -> dict[str, NDArray[np.generic]]:
+def read_arrays(path: Path, most_bytes: int) -> dict[str, NDArray[np.generic]]:
     """The arrays of an ``.npz`` file by name; packed and unpacked at most ``most_bytes``.
 
     Raises:
@@ -175,7 +213,7 @@ def read_arrays(path: Path, most_bytes: int = MOST_BYTES) -> dict[str, NDArray[n
         with ZipFile(BytesIO(raw)) as parts:
             n_bytes = sum(part.file_size for part in parts.infolist())
         if n_bytes > most_bytes:
-            raise _too_large(f"it unpacks to more than {_shown(most_bytes)}", path)
+            raise _too_large(f"it unpacks to more than {_shown(most_bytes)}", path, is_own=True)
         with np.load(BytesIO(raw), allow_pickle=False) as arrays:
             return dict(arrays)
     except (ValueError, EOFError, BadZipFile, MemoryError) as error:
@@ -217,35 +255,68 @@ def _require_regular(mode: int, name: str) -> None:
             raise OSError(number, f"it is {kind}; a file is needed", name)
 
 
-def _too_large(what: str, path: Path) -> OSError:
-    return OSError(errno.EFBIG, f"{what}, the most that is read", os.fspath(path))
+def _too_large(what: str, path: Path | None, *, is_own: bool) -> OSError:
+    """``is_own``: the limit is the reader's own."""
+    more = "" if is_own else "; migrator --max-bytes N VERB … reads more"
+    return OSError(errno.EFBIG, f"{what}, the most that is read{more}", None if path is None else os.fspath(path))
 
 
 def _shown(n_bytes: int) -> str:
-    return f"{n_bytes // _MIB} MiB"
+    if n_bytes % 2**30 == 0:
+        return f"{n_bytes // 2**30} GiB"
+    return f"{n_bytes // _MIB} MiB" if n_bytes >= _MIB else f"{n_bytes:,} bytes"
 
 
-def gunzipped(raw: bytes, most_bytes: int) -> bytes:
-    """What gzipped bytes unpack to, at most ``most_bytes``; several members follow one another, as ``cat`` joins them.
+def gunzipped(raw: bytes, most_bytes: int | None = None) -> bytes:
+    """What gzipped bytes unpack to, at most ``most_bytes``, by default as :data:`LIMIT` has it.
+
+    Several members follow one another, as ``cat`` joins them. Nothing is kept before all is known to be within the
+    limit.
 
     Raises:
         OSError: They are damaged, cut off, or unpack to more; ``strerror`` says which.
     """
-    parts: list[bytes] = []
-    left = most_bytes
-    while raw:
-        unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        try:
-            parts.append(unpacker.decompress(raw, left + 1))
-        except zlib.error as error:
-            raise OSError(errno.EILSEQ, f"broken gzip file: {error}") from None
-        left -= len(parts[-1])
-        if left < 0:
-            raise OSError(errno.EFBIG, f"it unpacks to more than {_shown(most_bytes)}, the most that is read")
-        if not unpacker.eof:
-            raise OSError(errno.EILSEQ, "broken gzip file: it ends before its end marker")
-        raw = unpacker.unused_data.lstrip(b"\0")
-    return b"".join(parts)
+    most, n_bytes = LIMIT.unpacked_bytes(len(raw)) if most_bytes is None else most_bytes, 0
+    for piece in _unpacked(raw):
+        n_bytes += len(piece)
+        if n_bytes > most:
+            raise _too_large(f"it unpacks to more than {_shown(most)}", None, is_own=most_bytes is not None)
+    return b"".join(_unpacked(raw))
+
+
+def _unpacked(raw: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(raw):
+        unpacker, fed = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS), b""
+        while not unpacker.eof:
+            if not fed:
+                fed = raw[at : at + _PIECE]
+                at += len(fed)
+            try:
+                piece = unpacker.decompress(fed, 16 * _PIECE)
+            except zlib.error as error:
+                raise OSError(errno.EILSEQ, f"broken gzip file: {error}") from None
+            if not (piece or fed):
+                raise OSError(errno.EILSEQ, "broken gzip file: it ends before its end marker")
+            fed = unpacker.unconsumed_tail
+            yield piece
+        zeros = _ZEROS.match(raw, at - len(unpacker.unused_data))
+        at = len(raw) if zeros is None else zeros.end()
+
+
+def has_more_values(text: str, most: int) -> bool:
+    """Whether a text of JSON holds more than ``most`` values, lists and objects among them, before it is parsed.
+
+    Parsed, a value takes up to a hundred bytes where it is written in two.
+    """
+    if text.count(",") + text.count("[") + text.count("{") < most:
+        return False
+    n_values = 1
+    for found in _STRING_OR_VALUE.finditer(text):
+        n_values += found[1] is not None
+        if n_values > most:
+            return True
+    return False
 
 
 def write_whole(path: Path, raw: bytes) -> None:

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from executor.compiled import listen
 from executor.errors import ExecutorError
+from executor.files import LIMIT
 from migrator import __version__
 from migrator.commands.options import LONGEST_NAME
 from migrator.commands.verbs import VERBS, group_of, help_without_verb
@@ -55,7 +56,16 @@ def _root(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Read traces and logs of up to so many bytes, unpacked. Default: 1 GiB, or 32 times a packed size.",
+        ),
+    ] = None,
 ) -> None:
+    LIMIT.said_bytes = max_bytes
     help_without_verb(context)
 
 

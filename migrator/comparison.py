@@ -39,6 +39,9 @@ from workloads.serving.tally import Totals
 FLOOR, CEILING = "static", "oracle"
 """The policies between which a share of the gap is measured."""
 
+MOST_SEGMENTS = 1000
+"""Of a comparison; each is a config of its own, simulated under every policy."""
+
 
 class Fairness(StrEnum):
     """What is compared."""
@@ -119,6 +122,8 @@ def matches_of(
             config lists, or has fewer shares than there are tenants.
     """
     length_s = round(config.windows * config.window_s)
+    if n_segments > MOST_SEGMENTS:
+        raise ConfigError(f"{origin}: {n_segments:,} segments; at most {MOST_SEGMENTS:,} are simulated")
     if stride_s is not None and stride_s < length_s:
         raise ConfigError(
             f"{origin}: --stride {stride_s}: segments of {length_s} s would overlap; at least {length_s} is needed"
@@ -134,10 +139,11 @@ def matches_of(
     # A resolved config has the factors that its own windows give.
     is_over_run = config.load_over == "run"
     scaled = assemble(config, origin)[0].config if is_over_run else over_each_segment(config)
-    segments = [_on_segment(scaled, segment * (stride_s or length_s)) for segment in range(n_segments)]
-    for number, segment in enumerate(segments):
+    segments = list[Config]()
+    for number in range(n_segments):
+        segments.append(_on_segment(scaled, number * (stride_s or length_s)))
         try:
-            assemble(segment, origin)
+            assemble(segments[-1], origin)
         except ConfigError as error:
             if number == 0:
                 raise

@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Self, TypeVar
 
+from executor.files import LIMIT
 from migrator.errors import MigratorError
 from migrator.signals import SIGNALS
 
@@ -43,7 +44,8 @@ class Processes:
         # Spawned, not forked: compiled kernels and their threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
         with _interrupts_put_off():  # what tracks their resources starts here, and has to outlive them
-            self._executor = ProcessPoolExecutor(n_processes, context, initializer=_begin, initargs=(prepare,))
+            given = prepare, LIMIT.said_bytes
+            self._executor = ProcessPoolExecutor(n_processes, context, initializer=_begin, initargs=given)
 
     def __enter__(self) -> Self:
         return self
@@ -100,8 +102,9 @@ def _interrupts_put_off() -> Iterator[None]:
         signal.raise_signal(signal.Signals(put_off[0]))
 
 
-def _begin(prepare: Callable[[], None] | None) -> None:
+def _begin(prepare: Callable[[], None] | None, said_bytes: int | None) -> None:
     _end_with_parent()
+    LIMIT.said_bytes = said_bytes
     if prepare is not None:
         prepare()
 

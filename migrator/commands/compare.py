@@ -11,7 +11,16 @@ from typing import Annotated, Literal
 import typer
 
 from migrator.commands.options import Assignments, Jobs, Json, Keep, PlotThem, with_examples
-from migrator.comparison import Fairness, Match, MatchScore, matches_of, score_of, told_apart, with_hindsight
+from migrator.comparison import (
+    MOST_SEGMENTS,
+    Fairness,
+    Match,
+    MatchScore,
+    matches_of,
+    score_of,
+    told_apart,
+    with_hindsight,
+)
 from migrator.config import files_in, read_config
 from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
@@ -48,7 +57,7 @@ def compare_command(
         ),
     ] = "policy-only",
     segments: Annotated[
-        int, typer.Option(min=1, max=1000, help="How many pieces of the traces, one after the other.")
+        int, typer.Option(min=1, max=MOST_SEGMENTS, help="How many pieces of the traces, one after the other.")
     ] = 1,
     stride: Annotated[
         int | None,

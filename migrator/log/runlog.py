@@ -45,9 +45,6 @@ SCHEMA = 4
 TIME_DIGITS = 6
 """``at_s`` is logged to the microsecond."""
 
-MOST_BYTES = 4 * 2**30
-"""Size of the largest log that is read; a window of two tenants takes about 50 KiB."""
-
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
 
@@ -320,7 +317,7 @@ def bytes_of_log(folder: Path) -> bytes:
     """
     path = folder / EVENTS_FILE
     try:
-        return read_input(path, MOST_BYTES)
+        return read_input(path)
     except FileNotFoundError:
         raise LogError(f"{folder} is no run: it holds no {EVENTS_FILE}") from None
     except OSError as error:

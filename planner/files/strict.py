@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from pydantic_core import PydanticCustomError
 
 from executor.errors import Refusal
-from executor.files import alike_to, read_input
+from executor.files import alike_to, has_more_values, read_input
 from executor.names import did_you_mean
 from planner.errors import PlannerError
 from planner.files.words import needed
@@ -237,6 +237,8 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 2 * LONGEST_VALUE
 
 
 def _from_json(text: str) -> object:
+    if has_more_values(text, MOST_VALUES):
+        _check_extent(MOST_VALUES + 1, 0)
     document = json.loads(text, object_pairs_hook=_unique_pairs, parse_int=_whole_number)
     level, n_levels, n_values = [document], 0, 0
     while level:

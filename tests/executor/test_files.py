@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import json
 import os
 import socket
 from collections.abc import Callable
@@ -12,10 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from executor.files import (
+    ALWAYS_BYTES,
+    LIMIT,
+    MOST_TIMES,
     alike_to,
     gunzipped,
+    has_more_values,
     make_new,
     open_appended,
     open_emptied,
@@ -150,6 +157,43 @@ def test_a_gzip_bomb_is_refused_without_being_unpacked() -> None:
 def test_many_small_members_are_a_bomb_as_well() -> None:
     with pytest.raises(OSError, match="it unpacks to more than 1 MiB"):
         gunzipped(gzip.compress(bytes(MIB // 2)) * 3, MIB)
+
+
+def test_a_small_file_unpacks_to_so_many_times_its_size_unless_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = gzip.compress(bytes(64 * MIB))
+    assert ALWAYS_BYTES + MOST_TIMES * len(raw) < 64 * MIB
+    with pytest.raises(OSError, match=r"it unpacks to more than \d MiB, .*; migrator --max-bytes N VERB … reads more"):
+        gunzipped(raw)
+    monkeypatch.setattr(LIMIT, "said_bytes", 64 * MIB)
+    assert gunzipped(raw) == bytes(64 * MIB)
+
+
+def test_as_much_is_read_as_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 1001)
+    assert len(read_input(tmp_path / "file")) == 1001
+    monkeypatch.setattr(LIMIT, "said_bytes", 1000)
+    with pytest.raises(OSError, match=r"it is larger than 1,000 bytes, the most that is read; migrator --max-bytes"):
+        read_input(tmp_path / "file")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(alphabet='a"\\\\,[]{} '),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='b",[{', max_size=3), inner, max_size=4)
+    ),
+)
+
+
+def n_values(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(n_values, inner))
+
+
+@given(JSON, st.sampled_from([None, 1]))
+def test_values_of_json_are_counted_before_it_is_parsed(value: object, indent: int | None) -> None:
+    text, n = json.dumps(value, indent=indent), n_values(value)
+    assert not has_more_values(text, n)
+    assert n == 1 or has_more_values(text, n - 1)
 
 
 @pytest.mark.parametrize(

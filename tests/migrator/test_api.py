@@ -133,6 +133,7 @@ def test_what_is_wrong_is_told_in_the_line_of_the_command_line(write_config: Wri
             for argument in ("windows", "segments", "jobs")
             for wrong in (0, -3, 1.5, "2", True, *([None] if argument != "windows" else []))
         ),
+        ("compare", {"policies": ["static"], "segments": 10**6}, "1,000,000 segments; at most 1,000 are simulated"),
         *(("compare", {"policies": wrong}, "policies is ") for wrong in ([], "static")),
         *(
             (call, {"time_limit_s": wrong}, "time_limit_s is ")

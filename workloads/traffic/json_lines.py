@@ -9,10 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from executor.files import has_more_values
 from executor.names import did_you_mean, spelled_as
 from workloads.errors import TraceError
-from workloads.traffic.trace_rows import listed, place_of, quoted
+from workloads.traffic.trace_rows import lines_of, listed, place_of, quoted
 from workloads.traffic.trace_times import names_time
+
+_MOST_VALUES = 100_000
+"""Of a line."""
 
 _TWO_LINES = re.compile(r"\s*\{[^\n]*\n\s*\{")
 _ARRAY = re.compile(r"\s*\[\s*\{")
@@ -67,9 +71,11 @@ def _line_of(cell: object) -> str:
 
 def _objects(name: str, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Each line's number and object; blank lines are left out."""
-    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+    for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
+        if has_more_values(line, _MOST_VALUES):
+            raise TraceError(f"{name} line {number}: holds more than {_MOST_VALUES:,} values, the most that are read")
         try:
             found = json.loads(line, parse_float=str, parse_int=str)
         except (ValueError, RecursionError) as error:

@@ -8,11 +8,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from executor.files import has_more_values
 from workloads.errors import TraceError
 from workloads.traffic.trace_rows import place_of, quoted
 
 _MOST_CHARACTERS = 64 * 2**20
 """Of JSON, which takes many times its size to read; Prometheus gives at most 11,000 points a series."""
+
+_VALUES_BEYOND, _CHARACTERS_A_VALUE = 500_000, 5
+"""Values that are read, and one more in so many characters; a point and its two values take 15 at least."""
 
 
 def is_json(text: str) -> bool:
@@ -30,6 +34,8 @@ def as_table(name: str, text: str, column: str | None) -> tuple[str, tuple[str, 
     """
     if len(text) > _MOST_CHARACTERS:
         raise TraceError(f"{name}: JSON of more than 64 Mi characters, the most that is read; tables may be larger")
+    if has_more_values(text, _VALUES_BEYOND + len(text) // _CHARACTERS_A_VALUE):
+        raise TraceError(f"{name}: JSON of more values than an answer of Prometheus has in {len(text):,} characters")
     try:
         answer = json.loads(text, parse_float=str, parse_int=str)
     except (ValueError, RecursionError) as error:

@@ -80,9 +80,6 @@ SHIPPED = {
 }
 """The traces that are shipped: name, and file in ``workloads.data``."""
 
-MOST_BYTES = 256 * 2**20
-"""Size of the largest trace file, packed and unpacked; eight days of per-second rows have 10 MiB."""
-
 
 class TraceFormat(StrEnum):
     """The kinds of trace file."""
@@ -142,7 +139,7 @@ def read_trace(path: Path, reading: Reading | None = None) -> Trace:
         TraceError: No such file, or what it holds is no trace; names file, line, value and what is allowed.
     """
     try:
-        raw = read_input(path, MOST_BYTES)
+        raw = read_input(path)
     except FileNotFoundError:
         known = (*SHIPPED, SERVEGEN_TRACE)
         meant = nearest(path.name, known)
@@ -198,9 +195,11 @@ def _trace_of(rows: TraceRows, reading: Reading) -> Trace:
 
 def _text(name: str, raw: bytes) -> str:
     try:
-        plain = gunzipped(raw, MOST_BYTES) if raw.startswith(GZIP_MAGIC) else raw
+        plain = gunzipped(raw) if raw.startswith(GZIP_MAGIC) else raw
     except OSError as error:
         raise TraceError(f"{name}: {error.strerror}") from None
+    if (nul := plain.find(b"\0")) >= 0:
+        raise TraceError(f"{name}: not a text file: a NUL character at byte {nul}; UTF-8 is needed")
     try:
         return plain.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -32,6 +32,9 @@ _BLANK = {"", "-", "null", "nan"}
 _FOR_DISPLAY = re.compile(r"\d[\d.,'\s]*\D*")
 """Numbers with a unit or with separators between their digits."""
 
+_PIECE = 2**20
+"""Characters that are cut into lines at a time."""
+
 _MOST_NAMED = 8
 """So many series are named in a refusal."""
 
@@ -79,7 +82,13 @@ class TraceRows:
     @property
     def has_blank_lines(self) -> bool:
         """Whether a line between two rows holds nothing, or empty quotation marks."""
-        return re.search(r'\n[ \t"]*\n', _lines(self.text, self.n_above).read().rstrip()) is not None
+        seen = False, False  # a row; a blank line behind it
+        for line in lines_of(self.text, self.n_above):
+            is_row = bool(line.strip(' \t"\n'))
+            if is_row and all(seen):
+                return True
+            seen = seen[0] or is_row, (seen[0] and not is_row) or seen[1]
+        return False
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -97,7 +106,7 @@ class TraceRows:
         Raises:
             TraceError: A row has more or fewer cells than the first line.
         """
-        reader = csv.reader(_lines(self.text, self.n_above), delimiter=self.separator)
+        reader = csv.reader(lines_of(self.text, self.n_above), delimiter=self.separator)
         while True:
             try:
                 cells = next(reader, None)
@@ -156,9 +165,9 @@ class TraceRows:
 
     def _fast(self) -> FloatArray | None:
         """As :meth:`columns`, a tenth of the time; ``None`` where a cell at least is no such number."""
-        if not any(line.strip() for line in _lines(self.text, self.n_above)):
+        if not any(line.strip() for line in lines_of(self.text, self.n_above)):
             return None
-        lines = _lines(self.text, self.n_above)
+        lines = lines_of(self.text, self.n_above)
         try:
             found = np.loadtxt(lines, delimiter=self.separator, quotechar='"', comments=None, ndmin=2)
         except ValueError:
@@ -201,7 +210,7 @@ def trace_rows(
     Raises:
         TraceError: There is no row, or not one such column.
     """
-    filled = ((line, content) for line, content in enumerate(_lines(text, 0), 1) if content.strip())
+    filled = ((line, content) for line, content in enumerate(lines_of(text), 1) if content.strip())
     head = list(islice(filled, 3))
     separator = None
     if head and (said := _SEPARATOR_LINE.fullmatch(head[0][1].rstrip("\n"))):
@@ -276,12 +285,18 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
 
 
-def _lines(text: str, n_skipped: int) -> io.StringIO:
-    """The text's lines from ``n_skipped`` on, however they end."""
-    lines = io.StringIO(text, newline=None)
-    for _ in range(n_skipped):
-        lines.readline()
-    return lines
+def lines_of(text: str, n_skipped: int = 0) -> Iterator[str]:
+    """The text's lines from ``n_skipped`` on, however they end; each ends in a line feed, but perhaps the last."""
+    return islice(_all_lines(text), n_skipped, None)
+
+
+def _all_lines(text: str) -> Iterator[str]:
+    # All at once they would take four times the text.
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin + _PIECE) + 1 or len(text)
+        yield from io.StringIO(text[begin:end], newline=None)
+        begin = end
 
 
 def _cells(line: str, separator: str) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from executor.errors import GpuError
-from executor.files import read_arrays
+from executor.files import MOST_BYTES, read_arrays
 from executor.messages import as_text
 from migrator.config import Config, LearningConfig, TenantConfig
 from migrator.console import warn
@@ -434,7 +434,7 @@ def _by_window(config: Config, requests: Requests) -> list[int]:
 def _stream(path: Path, requests: Requests, from_s: float) -> Stream:
     first = len(requests.before(from_s))
     try:
-        found = read_arrays(path)
+        found = read_arrays(path, MOST_BYTES)
         payloads = tuple(row.tobytes() for row in found["payloads"])
         expected = tuple(row.tobytes() for row in found["expected"])
         samples = tuple(found["samples"][first:].tolist())

@@ -427,10 +427,15 @@ def test_a_device_is_no_trace() -> None:
         read_trace(Path("/dev/zero"))
 
 
-def test_a_gzip_bomb_is_no_trace(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workloads.traffic.trace_file.MOST_BYTES", 2**20)
-    written.write_bytes(gzip.compress(bytes(2**21)))
-    with pytest.raises(TraceError, match="it unpacks to more than 1 MiB"):
+def test_a_gzip_bomb_is_no_trace(written: Path) -> None:
+    written.write_bytes(gzip.compress(bytes(2**25)))
+    with pytest.raises(TraceError, match="it unpacks to more than 4 MiB"):
+        read_trace(written)
+
+
+def test_bytes_without_text_are_no_trace(written: Path) -> None:
+    written.write_bytes(b"5\n" + bytes(2**20))
+    with pytest.raises(TraceError, match="not a text file: a NUL character at byte 2"):
         read_trace(written)
 
 
