@@ -100,8 +100,10 @@ def _interrupted(received: Sequence[Signals]) -> int:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The error itself, or the closed pipe that typer turned into an end of the program."""
+    """The error itself, or the closed pipe that typer made an end of the program, or what found the terminal closed."""
     cause = error.__context__
+    if isinstance(error, OSError) and error.filename is None and isinstance(cause, KeyboardInterrupt):
+        return cause
     return cause if isinstance(error, SystemExit) and isinstance(cause, BrokenPipeError) else error
 
 

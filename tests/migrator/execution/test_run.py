@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import resource
 import signal
@@ -21,6 +23,7 @@ from migrator.commands.run import run_command
 from migrator.log import records as recorded
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, RunLog, read_log
+from migrator.views.progress import RunView
 from planner.files.plan_file import WALL_KEYS
 from planner.plan import MigPlan
 from planner.problem import Problem
@@ -183,6 +186,21 @@ def test_an_interrupt_with_the_first_record_is_told(
 
     monkeypatch.setattr(RunLog, "append", interrupted)
     assert call("run", write_config(), "--out", tmp_path / "run")[0] == 130
+    assert report_of(read_log(tmp_path / "run")).ending == "interrupted"
+
+
+def test_a_terminal_that_is_closed_ends_a_run_as_its_signal_does(
+    call, write_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view cannot write to it any more."""
+
+    def closed(_: RunView) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(RunView, "settled", lambda *_: signal.raise_signal(signal.SIGHUP))
+    monkeypatch.setattr(RunView, "close", closed)
+    code, _, err = call("run", write_config(), "--out", tmp_path / "run")
+    assert (code, err.splitlines()[-1]) == (129, "error: interrupted by SIGHUP")
     assert report_of(read_log(tmp_path / "run")).ending == "interrupted"
 
 
