@@ -134,8 +134,8 @@ def _require_known(document: Mapping[str, Any]) -> None:
 
 def _faults(model: GpuModel) -> Iterator[tuple[str, str]]:
     """Which keys do not hold, and why; their order is that of the file."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,99}", model.name):
-        yield "name", f"{model.name!r} is no name; small letters, digits, dots and hyphens are allowed"
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,99}", model.name):
+        yield "name", f"{model.name!r} is no name; small letters, digits and hyphens are allowed"
     for key in ("compute_slices", "memory_slices"):
         if not 1 <= getattr(model, key) <= MOST_SLICES:
             yield key, f"is {getattr(model, key)}; 1 to {MOST_SLICES} are allowed"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Literal
 
+from executor.catalogue import gpu_model
 from executor.driver import CardFacts, DriverFacts, DriverGpu
-from executor.errors import NoGpuError
+from executor.errors import GpuError, InvalidGpuModelError, NoGpuError, UnknownGpuModelError
 from executor.extras import install
+from executor.mig import GpuModel
 
 BackendName = Literal["auto", "nvml", "smi"]
 
@@ -27,6 +30,35 @@ def open_gpu(backend: BackendName = "auto", index: int = 0) -> DriverGpu:
     from executor.nvml import NvmlGpu  # noqa: PLC0415 - its module is an extra
 
     return NvmlGpu(index)
+
+
+def named_model(name: str) -> GpuModel:
+    """The GPU model of this name: the catalogue's, that of a described card's file, or that of a card of this machine.
+
+    A card of this machine is called as ``migrator gpu list`` prints it: by its driver's title, or by our name of it.
+
+    Raises:
+        UnknownGpuModelError: There is none, or the file describes none.
+    """
+    try:
+        return gpu_model(name)
+    except InvalidGpuModelError:
+        raise
+    except UnknownGpuModelError:
+        for model in _models_here():
+            if name.casefold() in (model.name, model.title.casefold()):
+                return model
+        raise
+
+
+def _models_here() -> list[GpuModel]:
+    """What the driver says of this machine's cards in MIG mode; nothing where there is no driver."""
+    found = []
+    with suppress(GpuError):
+        for index in range(driver_facts().n_gpus):
+            with suppress(GpuError), open_gpu("nvml", index) as gpu:
+                found.append(gpu.model)
+    return found
 
 
 def driver_facts() -> DriverFacts:

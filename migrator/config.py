@@ -12,6 +12,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,6 +25,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
@@ -31,10 +33,13 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from executor.catalogue import gpu_model
+from executor.catalogue import gpu_model, is_catalogued
+from executor.described import SUFFIX, described, model_of
 from executor.errors import ExecutorError
 from executor.gpu import SILENT_S
+from executor.mig import GpuModel
 from executor.names import nearest
+from executor.opening import named_model
 from migrator.assignments import assigned
 from migrator.errors import ConfigError
 from migrator.extras import model_text
@@ -124,20 +129,53 @@ class Section(BaseModel):
 
 
 class GpuConfig(Section):
-    """Which GPU, and whether it is simulated."""
+    """Which GPU, and whether it is simulated; ``card`` describes a model that the catalogue does not have so."""
 
+    card: Annotated[dict[str, Any] | None, Field(exclude_if=lambda card: card is None)] = None
     model: str
     backend: Literal["sim", "nvml", "smi", "mps", "cpu"] = "sim"
     index: Annotated[int, Field(ge=0, le=1000)] = 0
     silent_s: Annotated[float, Field(ge=2, le=86400)] = SILENT_S
 
-    @field_validator("model")
+    @model_validator(mode="before")
     @classmethod
-    def _model_is_catalogued(cls, name: str) -> str:
+    def _describe_card(cls, data: object) -> object:
+        """Put the card that ``model`` names by a file, or by its driver's name, into the config: it says all of it."""
+        if not isinstance(data, Mapping) or not isinstance(name := data.get("model"), str):
+            return data
+        card = data.get("card")
+        if isinstance(card, Mapping) and card.get("name") == name:
+            return data
+        with suppress(ExecutorError):  # which the validation of the model tells
+            model = named_model(name)
+            return {**data, "model": model.name, "card": None if is_catalogued(model) else described(model)}
+        return {**data, "card": None}
+
+    @field_validator("card")
+    @classmethod
+    def _card_can_be(cls, card: dict[str, Any] | None) -> dict[str, Any] | None:
         try:
-            return gpu_model(name).name
+            return None if card is None else described(model_of(card))
         except ExecutorError as error:
             raise ValueError(str(error)) from None
+
+    @field_validator("model")
+    @classmethod
+    def _model_is_known(cls, name: str, info: ValidationInfo) -> str:
+        card = info.data.get("card")
+        if card is not None and card["name"] == name:
+            return name
+        try:
+            return named_model(name).name
+        except ExecutorError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def cut(self) -> GpuModel:
+        """What the GPU can be cut into: as its card is described, else as the catalogue has it."""
+        if self.card is not None and self.card["name"] == self.model:
+            return model_of(self.card)
+        return gpu_model(self.model)
 
 
 class ScaleConfig(Section):
@@ -591,7 +629,7 @@ class Config(Section):
 
     def _of_gpu(self) -> Iterator[str]:
         """What the GPU does not have."""
-        gpu = gpu_model(self.gpu.model)
+        gpu = self.gpu.cut
         for number, other in enumerate(self.simulation.others):
             try:
                 gpu.placement(other.placement)
@@ -708,6 +746,9 @@ def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: obj
     if twice:
         raise ConfigError(f"--set {min(twice)}: it is given by an option of its own, too; once is needed")
     data = assigned(read_document(path, ConfigError), assignments)
+    gpu = data.get("gpu")
+    if isinstance(gpu, dict) and isinstance(model := gpu.get("model"), str) and model.endswith(SUFFIX):
+        data["gpu"] = {**gpu, "model": os.path.realpath(path.parent / model)}
     data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "run")
     own_windows = data.get("windows", Config.model_fields["windows"].default)
     if overrides.get("windows") is not None and isinstance(own_windows, int):

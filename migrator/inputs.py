@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, assert_never
 
-from executor.catalogue import gpu_model
 from executor.mig import GpuModel
 from executor.names import spelled_as
 from forecaster.forecast import Forecaster
@@ -84,9 +83,9 @@ def untraced(config: Config, origin: str, gpu: GpuModel | None = None) -> Settin
         ConfigSloError: No profile meets a tenant's SLO.
         ConfigError: A tenant's profile does not work out; names the tenant.
     """
-    gpu = gpu or gpu_model(config.gpu.model)
+    gpu = gpu or config.gpu.cut
     with _naming(f"{origin}: profiles"):
-        profiles = service_profiles(config)
+        profiles = service_profiles(config, gpu)
     entries, tenants = [], []
     for given in config.tenants:
         with _naming(f"{origin}: tenants.{given.name}"):
@@ -128,14 +127,15 @@ def _as_known(entry: TenantConfig, gpu: GpuModel, profiles: ServiceProfiles) -> 
     return entry.model_copy(update=spelled)
 
 
-def service_profiles(config: Config) -> ServiceProfiles:
-    """The table that the config names, or the shipped one, in the config's variant.
+def service_profiles(config: Config, gpu: GpuModel | None = None) -> ServiceProfiles:
+    """The table that the config names, or the shipped one, in the config's variant, for the GPU's own profiles.
 
     Raises:
-        ProfileTableError: No such file, or a malformed row.
+        ProfileTableError: No such file, a malformed row, or the GPU has none of the profiles.
     """
-    profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles))
-    return launch_free(profiles) if config.profile_variant == "launch-free" else profiles
+    card = gpu or config.gpu.cut
+    profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles), card)
+    return (launch_free(profiles) if config.profile_variant == "launch-free" else profiles).on(card)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from executor.cuts import DEFAULT_CARD, CpuCut, MpsCut
 from executor.described import SUFFIX, read_model
 from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.files import read_shipped
-from executor.mig import GpuModel
+from executor.mig import GpuModel, Profile
 from executor.names import chip_of, did_you_mean, spelled_as
 
 
@@ -54,6 +54,31 @@ def gpu_model(name: str) -> GpuModel:
         others = f"known: {', '.join(known)}, and files of migrator gpu describe"
         raise UnknownGpuModelError(f"unknown GPU model {name!r}{hint}; {others}")
     return _read(spelled)
+
+
+def is_cut(name: str) -> bool:
+    """Whether the name is that of shares of a CPU, or of a GPU by MPS, and of no card that MIG cuts."""
+    try:
+        return (CpuCut.named(name) or MpsCut.named(name)) is not None
+    except InvalidCutError:
+        return False
+
+
+def is_catalogued(model: GpuModel) -> bool:
+    """Whether :func:`gpu_model` finds under the model's name each of its profiles, cut just so.
+
+    A driver may lack some of the catalogue's, name them otherwise, or have a card that the catalogue does not know.
+    """
+    try:
+        known = {profile.name: profile for profile in gpu_model(model.name).profiles}
+    except UnknownGpuModelError:
+        return False
+    return all(item.name in known and _is_same(item, known[item.name]) for item in model.profiles)
+
+
+def _is_same(one: Profile, other: Profile) -> bool:
+    has_as_many_sms = None in (one.sm_count, other.sm_count) or one.sm_count == other.sm_count
+    return one.is_like(other) and one.max_instances == other.max_instances and has_as_many_sms
 
 
 def mps_cut(card: str) -> MpsCut:

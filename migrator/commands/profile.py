@@ -17,12 +17,10 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from executor.catalogue import gpu_model
 from executor.clock import WallClock
 from executor.cpu.gpu import CpuGpu, standing_cuts
 from executor.cuts import CpuCut, MpsCut
 from executor.driver import DriverGpu
-from executor.errors import NoGpuError, UnknownGpuModelError
 from executor.journal import Journal, file_of
 from executor.mig import GpuModel
 from executor.mps import MpsGpu
@@ -263,10 +261,6 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
             f"instances of {other.name} stand, too, and may disturb" for other in standing_cuts(state) if other != cut
         )
     with _driven(name, cut, index, state) as gpu:
-        try:
-            gpu_model(gpu.model.name)
-        except UnknownGpuModelError as error:
-            raise NoGpuError(f"GPU {gpu.index} is a {gpu.model.title}: {error}; a table cannot be of it") from None
         label = gpu.label if isinstance(gpu, CpuGpu | MpsGpu) else f"{gpu.model.title}, by {gpu.backend}"
         with Journal(file_of(state, gpu.uuid), gpu.boot) as journal:
             Reconciler(gpu, journal, WallClock()).settle()

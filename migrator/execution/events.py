@@ -11,6 +11,8 @@ import numpy as np
 from msgspec import convert, structs
 from numpy.typing import NDArray
 
+from executor.catalogue import is_catalogued
+from executor.described import described
 from executor.journal import Verb
 from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Call
@@ -82,6 +84,7 @@ def run_started(
         backend=config.gpu.backend if is_real else None,
         index=config.gpu.index if is_real else None,
         gpu=setting.gpu.name,
+        card=None if is_catalogued(setting.gpu) else described(setting.gpu),
         compute_slices=setting.gpu.compute_slices,
         memory_slices=setting.gpu.memory_slices,
         window_s=config.window_s,

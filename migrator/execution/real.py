@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from executor.catalogue import gpu_model_names
 from executor.clock import Clock, WallClock
 from executor.cpu.gpu import CpuGpu
 from executor.cuts import CpuCut, MpsCut
@@ -223,6 +222,4 @@ def trained_in(log: ReadLog) -> tuple[Trained, ...]:
 
 def _what_it_is(gpu: DriverGpu) -> str:
     own = f"GPU {gpu.index} is a {gpu.model.title}"
-    if gpu.model.name in gpu_model_names():
-        return f"{own}: set gpu.model to {gpu.model.name}, or take another GPU with --index"
-    return f"{own}, which the catalogue does not know and nothing was measured on; take another GPU with --index"
+    return f"{own}: set gpu.model to {gpu.model.name}, or take another GPU with --index"

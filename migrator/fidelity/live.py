@@ -22,7 +22,6 @@ from typing import assert_never
 
 import numpy as np
 
-from executor.catalogue import gpu_model
 from executor.extras import install
 from migrator.config import Config, read_config
 from migrator.errors import LogError, MigratorError
@@ -303,7 +302,7 @@ def _setting(log: ReadLog, config: Config) -> Setting:
     if missing := [one.name for one in log.header.tenants if one.name not in entries]:
         raise MigratorError(f"{path}: tenants.{missing[0]}: is missing; the run had this tenant")
     tenants = [entries[tenant.name] for tenant in log.header.tenants]
-    setting = untraced(config.model_copy(update={"tenants": tenants}), str(path), gpu_model(log.header.gpu))
+    setting = untraced(config.model_copy(update={"tenants": tenants}), str(path), log.gpu)
     for begun, tenant in zip(log.header.tenants, setting.tenants, strict=True):
         for profile, begun_with in begun.operating_points.items():
             if (now := _named(tenant.operating_points.get(profile))) != (then := _named(begun_with)):

@@ -181,6 +181,8 @@ class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
     index: Count | None = None
     """Which GPU; only on a real one."""
     gpu: str
+    card: Json | None = None
+    """What the GPU can be cut into, as ``gpu describe`` prints it; only where the catalogue does not have it so."""
     compute_slices: Annotated[int, Meta(gt=0, le=1000)]
     memory_slices: Count
     window_s: Length

@@ -22,6 +22,8 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 from zlib import crc32
 
+from executor.catalogue import gpu_model
+from executor.described import model_of
 from executor.files import (
     UNFINISHED,
     is_torn,
@@ -32,6 +34,7 @@ from executor.files import (
     write_all,
     write_whole,
 )
+from executor.mig import GpuModel
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
 from migrator.log.line import ALTERED, Entry, entry_in, line_of
@@ -272,6 +275,15 @@ class ReadLog:
     def header(self) -> RunStarted:
         """What the run is about."""
         return self.of(RunStarted)[0]
+
+    @cached_property
+    def gpu(self) -> GpuModel:
+        """What the run's GPU can be cut into.
+
+        Raises:
+            UnknownGpuModelError: The log describes no GPU that there can be, or names one that is not known here.
+        """
+        return gpu_model(self.header.gpu) if self.header.card is None else model_of(self.header.card)
 
     @cached_property
     def settled(self) -> dict[int, WindowFinished]:

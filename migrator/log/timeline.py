@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from executor.catalogue import gpu_model
 from executor.mig import Placement
 from migrator.log import records
 from migrator.log.account import could_serve, counts_of
@@ -120,7 +119,7 @@ def held(log: ReadLog) -> list[Held]:
 
 
 def _of_instances(log: ReadLog, end_s: float) -> Iterator[Held]:
-    gpu = gpu_model(log.header.gpu)
+    gpu = log.gpu
     stopped = [item for change in log.of(records.Change) for item in change.stopped]
     drained_s = {(item.instance, item.end_s): item.drained_s for item in stopped}
     trained_s = {one.instance: one.finish_s for one in log.of(records.Finished)}
@@ -160,7 +159,7 @@ def _phases(
 
 
 def _of_others(log: ReadLog, end_s: float) -> Iterator[Held]:
-    gpu = gpu_model(log.header.gpu)
+    gpu = log.gpu
     since_s: dict[str, float] = {}
     last_s = 0.0
     for entry in log.entries:

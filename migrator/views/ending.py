@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from executor.catalogue import gpu_model
 from migrator.console import escape
 from migrator.log.account import Account, account_in, accounts, waits_for_others
 from migrator.log.changes import RETRAINING, Instance, changes_in
@@ -48,7 +47,7 @@ def print_layout_over_time(log: ReadLog, console: Console) -> None:
 
 
 def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
-    gpu = gpu_model(log.header.gpu)
+    gpu = log.gpu
     begun = (item for change in changes_in(log) for item in change.begun)
     for item in (item for item in begun if item.tenant == item.members[0]):
         placement = gpu.placement(item.placement)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from executor.catalogue import gpu_model
+from executor.described import SUFFIX
 from executor.errors import ExecutorError
 from executor.names import did_you_mean
 from migrator.config import MOST_LOAD, Load, NonNegative, Positive, load_doubts
@@ -107,7 +108,8 @@ def point_text(point: Point) -> str:
 
 def _catalogued(name: str) -> str:
     try:
-        return gpu_model(name).name
+        model = gpu_model(name)
+        return name if name.endswith(SUFFIX) else model.name
     except ExecutorError as error:
         raise GridError(f"--vary gpu={name}: {error}") from None
 

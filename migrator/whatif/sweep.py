@@ -10,7 +10,7 @@ from typing import Any
 
 from executor.names import did_you_mean
 from migrator.assumed import assumed_in, assumed_in_any
-from migrator.config import Config, validate_config
+from migrator.config import Config, GpuConfig, validate_config
 from migrator.errors import ConfigError, ConfigSloError, GridError, InfeasibleError
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving, none_found
@@ -189,7 +189,7 @@ def _change_tenant(entry: _Entry, choice: Choice, config: _Entry, load_followers
         case "load":
             entry["arrivals"]["scale"]["factor"] *= _load_factor(entry, choice, config["load"], load_followers)
         case "overhead_s":
-            _change_overhead(entry, choice, config["gpu"]["model"], config["profiles"])
+            _change_overhead(entry, choice, config["gpu"], config["profiles"])
         case _:
             raise AssertionError(choice.key)
 
@@ -206,12 +206,13 @@ def _load_factor(entry: _Entry, choice: Choice, load: float | None, load_followe
     return choice.value / load if entry["name"] in load_followers else 1.0
 
 
-def _change_overhead(entry: _Entry, choice: Choice, gpu: str, profiles: str | None) -> None:
+def _change_overhead(entry: _Entry, choice: Choice, gpu: _Entry, profiles: str | None) -> None:
     """Set the start-up of inference and retraining workers so that the plan's overheads are as chosen."""
     start = default_worker_start(entry["model"])
     if profiles is not None:
         with suppress(ProfileTableError):  # which the check of the case tells
-            start = worker_start(read_profiles(Path(profiles)), gpu, entry["model"])
+            card = GpuConfig.model_validate(gpu).cut
+            start = worker_start(read_profiles(Path(profiles), card).on(card), card.name, entry["model"])
     if isinstance(choice.value, Factor):
         serving_s = start.base_s if entry["worker_start_s"] is None else entry["worker_start_s"]
         training_s = serving_s if entry["retraining_start_s"] is None else entry["retraining_start_s"]

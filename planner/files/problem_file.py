@@ -12,9 +12,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic_core import PydanticCustomError
 
-from executor.catalogue import gpu_model
+from executor.catalogue import gpu_model, is_catalogued
+from executor.described import described, model_of
+from executor.errors import ExecutorError
 from executor.mig import GpuModel, Placement
 from planner.errors import ProblemError
 from planner.files.gain_table import GainEntry, gains_of, gains_to_json
@@ -78,9 +81,19 @@ class _Tenant(StrictModel):
     swap_s: float = 0.0
 
 
+def _gpu(content: object) -> GpuModel:
+    """The GPU model that is named, or described as ``migrator gpu describe`` does it."""
+    if not isinstance(content, str | Mapping):
+        raise PydanticCustomError("text", "a name, or a description")
+    try:
+        return gpu_model(content) if isinstance(content, str) else model_of(content)
+    except ExecutorError as error:
+        raise ValueError(str(error)) from None
+
+
 class _File(StrictModel):
     schema_: int = Field(alias="schema")
-    gpu: Annotated[GpuModel, read_by(lambda _, name: gpu_model(name))]
+    gpu: Annotated[GpuModel, PlainValidator(_gpu)]
     step_s: float
     n_steps: int
     reconfiguration: Reconfiguration
@@ -228,7 +241,7 @@ def problem_to_json(problem: Problem, *, with_gains: bool = False) -> dict[str, 
         tenants = [{**tenant, "gains": gains_to_json(problem, index)} for index, tenant in enumerate(tenants)]
     return given(
         schema=SCHEMA,
-        gpu=problem.gpu.name,
+        gpu=problem.gpu.name if is_catalogued(problem.gpu) else described(problem.gpu),
         step_s=problem.step_s,
         n_steps=problem.n_steps,
         reconfiguration=problem.reconfiguration.value,

@@ -58,10 +58,12 @@ from statistics import median
 
 import numpy as np
 
-from executor.catalogue import gpu_model
+from executor.catalogue import gpu_model, gpu_model_names, is_cut
+from executor.described import SUFFIX
 from executor.errors import ExecutorError
 from executor.files import alike_to, read_input, read_shipped
-from executor.names import did_you_mean, spelled_as
+from executor.mig import GpuModel, Profile
+from executor.names import chip_of, did_you_mean, spelled_as
 from workloads.errors import ProfileTableError
 
 COLUMNS = ("source", "gpu", "model", "profile", "batch", "processes", "latency_ms", "throughput_rps")
@@ -180,11 +182,13 @@ class ServiceProfiles:
         name: Where the table comes from, as messages name it.
         rows: In the order of the file, at least one, no key twice.
         warnings: What is doubtful of them, a sentence each, which every user of the table should hear.
+        card: A GPU model that rows may be of, though the catalogue does not have it so.
     """
 
     name: str
     rows: tuple[ServiceRow, ...]
     warnings: tuple[str, ...] = ()
+    card: GpuModel | None = None
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -199,6 +203,45 @@ class ServiceProfiles:
         for row in self.rows:
             table.setdefault(row.gpu, {}).setdefault(row.model, []).append(row)
         return {gpu: {model: tuple(rows) for model, rows in models.items()} for gpu, models in table.items()}
+
+    def on(self, gpu: GpuModel) -> ServiceProfiles:
+        """The table with the rows of this GPU under the names that its own profiles have.
+
+        Without rows of its own, those of a variant are its: of a card of the same chip with like profiles. What it has
+        no profile for is left out. Both stand in ``warnings``, and so do SMs that differ.
+
+        Raises:
+            ProfileTableError: There are rows of the GPU, and it has none of their profiles.
+        """
+        names = [gpu.name] if gpu.name in self.gpus else [name for name in self.gpus if self._is_variant(name, gpu)]
+        for name in names:
+            rows = [row for row in self.rows if row.gpu == name]
+            own = {one: self._own(name, one, gpu) for one in dict.fromkeys(row.profile for row in rows)}
+            doubts = tuple(_of_variant(self.name, self.model(name), gpu, own))
+            if not doubts and all(one is not None and one.name == given for given, one in own.items()):
+                return self
+            kept = [replace(row, gpu=gpu.name, profile=one.name) for row in rows if (one := own[row.profile])]
+            if kept:
+                others = tuple(row for row in self.rows if row.gpu != name)
+                return replace(self, rows=(*others, *kept), warnings=(*self.warnings, *doubts), card=gpu)
+            if name == gpu.name:
+                told = f"{self.name} has {', '.join(own)} of {name}"
+                raise ProfileTableError(f"{told}; this {gpu.title} has no such profile")
+        return self
+
+    def _own(self, name: str, profile: str, gpu: GpuModel) -> Profile | None:
+        """The GPU's profile that rows of the card ``name`` mean by ``profile``."""
+        if name == gpu.name and profile in gpu.profile_names:
+            return gpu.profile(profile)
+        return gpu.like(self.model(name).profile(profile))
+
+    def _is_variant(self, name: str, gpu: GpuModel) -> bool:
+        return not (is_cut(name) or is_cut(gpu.name)) and chip_of(self.model(name).title) == chip_of(gpu.title)
+
+    def model(self, gpu: str) -> GpuModel:
+        """The GPU model that rows call ``gpu``: the catalogue's, unless the card alone has the name."""
+        is_card = self.card is not None and self.card.name == gpu and gpu not in gpu_model_names()
+        return self.card if is_card and self.card is not None else gpu_model(gpu)
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -273,8 +316,8 @@ class ServiceProfiles:
         return next(((row.start, row.source) for row in self.of(gpu, model) if row.start is not None), None)
 
 
-def read_profiles(path: Path) -> ServiceProfiles:
-    """The table in the user's own file.
+def read_profiles(path: Path, card: GpuModel | None = None) -> ServiceProfiles:
+    """The table in the user's own file; rows may be of the ``card``, under its name or title.
 
     Raises:
         ProfileTableError: No such file, or a malformed row; names file, line, column, value and what is allowed.
@@ -285,11 +328,11 @@ def read_profiles(path: Path) -> ServiceProfiles:
         raise ProfileTableError(f"{path}: cannot be read: {error.strerror or error}{alike_to(path)}") from None
     except UnicodeDecodeError as error:
         raise ProfileTableError(f"{path}: not a text file: {error.reason} at byte {error.start}") from None
-    return parse_profiles(str(path), text)
+    return parse_profiles(str(path), text, card)
 
 
-def parse_profiles(name: str, text: str) -> ServiceProfiles:
-    """The table that the text writes; ``name`` stands for it in messages.
+def parse_profiles(name: str, text: str, card: GpuModel | None = None) -> ServiceProfiles:
+    """The table that the text writes; ``name`` stands for it in messages. Rows may be of the ``card``.
 
     Raises:
         ProfileTableError: A malformed row; names line, column, value and what is allowed.
@@ -298,16 +341,15 @@ def parse_profiles(name: str, text: str) -> ServiceProfiles:
     rows: list[ServiceRow] = []
     doubts: list[tuple[float, str]] = []
     for where, cells in _cells(name, text):
-        row = _row(where, cells)
+        row = _row(where, cells, card)
         for key, told in _once(row):
             if key in first_line:
                 raise ProfileTableError(f"{where}: {told} stands in line {first_line[key]} already")
             first_line[key] = where.line
         rows.append(row)
         doubts += _doubts(where, row, cells)
-    return ServiceProfiles(
-        name, tuple(rows), _folded([told for _, told in sorted(doubts, key=lambda doubt: -doubt[0])])
-    )
+    warnings = _folded([told for _, told in sorted(doubts, key=lambda doubt: -doubt[0])])
+    return ServiceProfiles(name, tuple(rows), warnings, card)
 
 
 def text_of(rows: Sequence[ServiceRow]) -> str:
@@ -360,11 +402,11 @@ def _cells(name: str, text: str) -> Iterator[tuple[_Where, dict[str, str]]]:
         raise ProfileTableError(f"{name} line {reader.line_num}: not CSV: {error}") from None
 
 
-def _row(where: _Where, cells: dict[str, str]) -> ServiceRow:
+def _row(where: _Where, cells: dict[str, str], card: GpuModel | None) -> ServiceRow:
     for column in ("source", "model"):
         if not cells[column]:
             raise ProfileTableError(f"{where}: {column} is empty; a name is needed")
-    gpu, profile = _gpu_and_profile(where, cells["gpu"], cells["profile"])
+    gpu, profile = _gpu_and_profile(where, cells["gpu"], cells["profile"], card)
     return ServiceRow(
         source=cells["source"],
         gpu=gpu,
@@ -459,16 +501,43 @@ def _folded(doubts: Sequence[str]) -> tuple[str, ...]:
     return (f"{doubts[0]} ({rows} doubtful, too)",)
 
 
-def _gpu_and_profile(where: _Where, gpu: str, profile: str) -> tuple[str, str]:
-    """Both names as the catalogue spells them."""
-    try:
-        model = gpu_model(gpu)
-    except ExecutorError as error:
-        raise ProfileTableError(f"{where}: gpu: {error}") from None
+def _of_variant(name: str, measured: GpuModel, gpu: GpuModel, own: Mapping[str, Profile | None]) -> Iterator[str]:
+    """What is doubtful of rows that were measured on ``measured``, for the profiles that they are of on ``gpu``."""
+    if lacking := [given for given, one in own.items() if one is None]:
+        yield f"{name}: {gpu.title} has no profile like {', '.join(lacking)} of {measured.name}; no row of it is used"
+    then = {profile.name: profile.sm_count for profile in measured.profiles}
+    counts = [(one, then.get(given), one.sm_count) for given, one in own.items() if one is not None]
+    told = [f"{one} {n} there, {now} here" for one, n, now in counts if None not in (n, now) and n != now]
+    if told:
+        yield f"{name}: measured on another variant of the card, {measured.title}, with other SMs: {', '.join(told)}"
+    elif measured.name != gpu.name and counts:
+        yield f"{name}: measured on another card, {measured.title}, that is cut as this {gpu.title}"
+
+
+def _gpu_and_profile(where: _Where, gpu: str, profile: str, card: GpuModel | None) -> tuple[str, str]:
+    """Both names as the catalogue, or the driver of the card, spells them.
+
+    A row of a card that the catalogue has, too, may have been measured with another driver, which names it otherwise.
+    """
+    if card is not None and gpu.casefold() in (card.name, card.title.casefold()):
+        spelled = spelled_as(profile, card.profile_names)
+        is_own = spelled in card.profile_names or card.name not in gpu_model_names()
+        model = card if is_own else gpu_model(card.name)
+    else:
+        model = _catalogued(where, gpu)
     try:
         return model.name, model.profile(spelled_as(profile, model.profile_names)).name
     except ExecutorError as error:
         raise ProfileTableError(f"{where}: profile: {error}") from None
+
+
+def _catalogued(where: _Where, gpu: str) -> GpuModel:
+    if gpu.endswith(SUFFIX):
+        raise ProfileTableError(f"{where}: gpu is {gpu!r:.60}, a file; the name that stands in it is needed")
+    try:
+        return gpu_model(gpu)
+    except ExecutorError as error:
+        raise ProfileTableError(f"{where}: gpu: {error}") from None
 
 
 def _count(where: _Where, column: str, text: str) -> int:
@@ -593,16 +662,15 @@ def launch_free(profiles: ServiceProfiles) -> ServiceProfiles:
     for gpu in profiles.gpus:
         for model in profiles.models(gpu):
             own = profiles.of(gpu, model)
-            rows += _freed(own) if is_launch_bound(own) else own
+            rows += _freed(own) if is_launch_bound(own, profiles.model(gpu)) else own
     return replace(profiles, name=f"{profiles.name}, launch-free", rows=tuple(rows))
 
 
-def is_launch_bound(rows: Sequence[ServiceRow]) -> bool:
+def is_launch_bound(rows: Sequence[ServiceRow], gpu: GpuModel) -> bool:
     """Whether one process at batch 1 hardly gains from a larger profile. ``rows`` are of one model and GPU."""
     rate_rps = {row.profile: row.throughput_rps for row in rows if (row.batch, row.processes) == (1, 1)}
     if not rate_rps:
         return False
-    gpu = gpu_model(rows[0].gpu)
     ascending = sorted(rate_rps, key=lambda name: gpu.profile(name).compute_slices)
     spread = gpu.profile(ascending[-1]).compute_slices / gpu.profile(ascending[0]).compute_slices
     return spread > LAUNCH_BOUND_SPEED_UP > rate_rps[ascending[-1]] / rate_rps[ascending[0]]

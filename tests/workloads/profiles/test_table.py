@@ -3,10 +3,13 @@
 import csv
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from executor.catalogue import gpu_model
+from executor.mig import GpuModel
 from workloads.errors import ProfileTableError
 from workloads.profiles.operating_point import operating_points
 from workloads.profiles.table import (
@@ -27,6 +30,10 @@ from workloads.profiles.table import (
     shipped_profiles,
     text_of,
 )
+
+H100 = gpu_model("h100-80gb")
+PCIE_SMS = {"1g.10gb": 14, "2g.20gb": 28, "3g.40gb": 50, "4g.40gb": 56, "7g.80gb": 114}
+"""A card of the same chip and cut with fewer SMs; made up, but for their sum."""
 
 GPU = "a100-80gb"
 HEADER = ",".join(COLUMNS)
@@ -296,12 +303,12 @@ def test_a_line_that_crosses_zero_says_nothing() -> None:
 
 
 def test_a_model_without_batch_1_is_not_called_launch_bound() -> None:
-    assert not is_launch_bound([r for r in flat() if r.batch > 1])
+    assert not is_launch_bound([r for r in flat() if r.batch > 1], gpu_model(GPU))
 
 
 @pytest.mark.parametrize("model", shipped_profiles().models(GPU))
 def test_which_shipped_models_are_launch_bound(model: str) -> None:
-    assert is_launch_bound(shipped_profiles().of(GPU, model)) == (model in LAUNCH_BOUND)
+    assert is_launch_bound(shipped_profiles().of(GPU, model), gpu_model(GPU)) == (model in LAUNCH_BOUND)
 
 
 @pytest.mark.parametrize("model", shipped_profiles().models(GPU))
@@ -528,3 +535,53 @@ def test_what_is_written_reads_the_same() -> None:
     costly = (*GOOD, *MEASURED, *MEMORY, *TURN)
     rows = parse_profiles("mine", with_optional(costly, (*another("4"), "guessed"))).rows
     assert parse_profiles("again", text_of(rows)).rows == rows
+
+
+def h100_pcie(**names: str) -> GpuModel:
+    """A card whose driver names some profiles otherwise."""
+    profiles = tuple(
+        replace(p, name=names.get(p.name.replace(".", "_"), p.name), sm_count=PCIE_SMS.get(p.name))
+        for p in H100.profiles
+    )
+    return replace(H100, name="h100-pcie", title="NVIDIA H100 PCIe", profiles=profiles)
+
+
+ON_H100 = "".join(f"mine,h100-80gb,vit,{name},8,1,8,1000\n" for name in PCIE_SMS)
+
+
+def test_rows_of_another_variant_serve_under_the_cards_own_names_and_both_sm_counts_are_told() -> None:
+    profiles = parse_profiles("mine.csv", f"{HEADER}\n{ON_H100}").on(h100_pcie(**{"1g_10gb": "1g.11gb"}))
+    assert [row.profile for row in profiles.of("h100-pcie", "vit")] == ["1g.11gb", *list(PCIE_SMS)[1:]]
+    (told,) = profiles.warnings
+    assert told.startswith("mine.csv: measured on another variant of the card, NVIDIA H100 80GB")
+    assert "with other SMs: 1g.11gb 16 there, 14 here, 2g.20gb 32 there, 28 here" in told
+
+
+def test_rows_of_the_card_itself_go_before_those_of_a_variant() -> None:
+    own = ON_H100.replace("h100-80gb", "H100-PCIe")
+    card = h100_pcie()
+    profiles = parse_profiles("mine.csv", f"{HEADER}\n{ON_H100}{own}", card)
+    assert profiles.on(card) is profiles
+    assert {row.gpu for row in profiles.rows} == {"h100-80gb", "h100-pcie"}
+
+
+def test_the_catalogues_names_are_taken_for_a_driver_that_has_others() -> None:
+    card = replace(H100, profiles=tuple(replace(p, name=p.name.replace("1g.10gb", "1g.9gb")) for p in H100.profiles))
+    rows = parse_profiles("mine.csv", f"{HEADER}\n{ON_H100}", card).on(card).of("h100-80gb", "vit")
+    assert [row.profile for row in rows] == ["1g.9gb", *list(PCIE_SMS)[1:]]
+
+
+def test_what_the_card_has_no_profile_for_is_left_out_and_told_and_all_of_it_refused() -> None:
+    card = replace(H100, profiles=tuple(p for p in H100.profiles if p.name != "1g.10gb"))
+    profiles = parse_profiles("mine.csv", f"{HEADER}\n{ON_H100}").on(card)
+    assert [row.profile for row in profiles.rows] == list(PCIE_SMS)[1:]
+    assert "has no profile like 1g.10gb of h100-80gb; no row of it is used" in profiles.warnings[0]
+    alone = parse_profiles("mine.csv", f"{HEADER}\n{ON_H100.splitlines()[0]}\n")
+    with pytest.raises(ProfileTableError, match=r"^mine.csv has 1g.10gb of h100-80gb; this NVIDIA H100 80GB"):
+        alone.on(card)
+
+
+def test_another_chip_of_the_same_cut_is_no_variant() -> None:
+    card = replace(h100_pcie(), name="h800", title="NVIDIA H800")
+    with pytest.raises(ProfileTableError, match="no service profiles for the GPU model 'h800'; it has h100-80gb"):
+        parse_profiles("mine.csv", f"{HEADER}\n{ON_H100}").on(card).models("h800")
