@@ -27,7 +27,7 @@ from migrator.errors import ConfigError, MigratorError
 from migrator.execution.ahead import plan_through
 from migrator.execution.loop import View
 from migrator.execution.planning import PlannedWindow, Solving, require_plan
-from migrator.inputs import assemble, warnings_of
+from migrator.inputs import assemble, untraced
 from migrator.log.changes import changes_in
 from migrator.log.records import WindowFinished
 from migrator.log.report import Report, report_of
@@ -338,7 +338,7 @@ def compare(
     names = [policy_of(name).name for name in given]
     if len(set(names)) < len(names):
         raise MigratorError(f"policies {', '.join(given)}: one is given twice")
-    warn_of(warnings_of(config))
+    warn_of(untraced(config, origin).warnings)
     if windows is not None:
         config = config.model_copy(update={"windows": windows, "load_windows": config.n_load_windows})
     interruption = Interruption(_event(stop))

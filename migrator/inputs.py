@@ -28,6 +28,7 @@ from migrator.config import (
     TenantConfig,
     load_doubts,
 )
+from migrator.doubts import doubts_of
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.estimates import as_profiled, service_factors
 from migrator.extras import lacking
@@ -91,20 +92,16 @@ def untraced(config: Config, origin: str, gpu: GpuModel | None = None) -> Settin
         with _naming(f"{origin}: tenants.{given.name}"):
             entries.append(_as_known(given, gpu, profiles))
             tenants.append(_tenant(config, entries[-1], gpu, profiles))
+    known = tuple(as_profiled(config.estimates, config.seed, gpu, tenant) for tenant in tenants)
     return Setting(
         config=config.model_copy(update={"tenants": entries}),
         gpu=gpu,
         tenants=tuple(tenants),
-        known_tenants=tuple(as_profiled(config.estimates, config.seed, gpu, tenant) for tenant in tenants),
+        known_tenants=known,
         forecaster=None,
         profiles=profiles,
-        warnings=warnings_of(config, profiles),
+        warnings=(*profiles.warnings, *load_doubts(config.load), *doubts_of(config, gpu, known)),
     )
-
-
-def warnings_of(config: Config, profiles: ServiceProfiles | None = None) -> tuple[str, ...]:
-    """What is doubtful of a config's profiles, which are read if they are not given, and of its load."""
-    return (*(profiles or service_profiles(config)).warnings, *load_doubts(config.load))
 
 
 def unmoved_by_load(option: str, origin: str, tenants: Sequence[TenantConfig]) -> tuple[str, ...]:

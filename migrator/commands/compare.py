@@ -25,7 +25,7 @@ from migrator.config import files_in, read_config
 from migrator.console import output, print_json, progress, warn_of
 from migrator.errors import MigratorError
 from migrator.goals import conditions_of, goals_of_policy, require_kept
-from migrator.inputs import assemble, unmoved_by_load, warnings_of
+from migrator.inputs import assemble, unmoved_by_load, untraced
 from migrator.outputs import Kind, require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import comparison_to_json
@@ -104,7 +104,7 @@ def compare_command(
         if load is not None:
             warnings += unmoved_by_load(f"--load {load:g}", str(path), config.tenants)
         matches += matches_of(config, str(path), specs, segments, fairness, stride)
-        warnings += warnings_of(config)
+        warnings += untraced(config, str(path)).warnings
     _require_distinct_names(matches, configs)
     warn_of(dict.fromkeys(warnings))
     _print_traffic(matches)

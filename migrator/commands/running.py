@@ -50,7 +50,7 @@ from migrator.pools import require_shareable
 from migrator.setting import Setting
 from migrator.signals import Interruption, interruptible
 from migrator.traffic import RecordedTraffic
-from migrator.views.ending import print_against, print_layout_over_time
+from migrator.views.ending import print_against, print_layout_over_time, print_retrainings
 from migrator.views.report import print_report
 from migrator.views.sentences import print_goals
 from migrator.whatif.search import Condition
@@ -162,6 +162,7 @@ def print_run(
     failure = None if rival is None else _held_against(rival, log_of_run, report.blind_s)
     print_report(report, output())
     print_layout_over_time(log_of_run, output())
+    print_retrainings(log_of_run, output())
     warn_of_slow_plans(log_of_run)
     if html is not None:
         write_page(html, folder)

@@ -16,7 +16,7 @@ from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotT
 from migrator.config import Config, files_in, read_config
 from migrator.console import escape, output, print_json, progress, warn_of
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
-from migrator.inputs import assemble, warnings_of
+from migrator.inputs import assemble, untraced
 from migrator.outputs import Kind, require_writable, write_output
 from migrator.parallel import Processes, n_cores
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
@@ -108,7 +108,7 @@ def whatif_command(
     search = None if find is None else read_search(find, base)
     tried = grid.variations if search is None else (Variation(search.choices), *grid.variations)
     option = "--vary" if search is None else "--find"
-    warn_of((*warnings_of(base), *doubts_of(tried), *unmoved(option, tried, base, str(config))))
+    warn_of((*untraced(base, str(config)).warnings, *doubts_of(tried), *unmoved(option, tried, base, str(config))))
     found, confirmed = None, None
     if search is None:
         cases = cases_of(grid, base, str(config), time_limit)

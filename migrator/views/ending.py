@@ -1,4 +1,4 @@
-"""How a run ends in a terminal: its layout over time, and what it won over another policy on the same requests."""
+"""How a run ends in a terminal: its layout over time, its retrainings, and what it won over another policy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from migrator.console import escape
 from migrator.log.account import Account, account_in, accounts, waits_for_others
 from migrator.log.changes import RETRAINING, Instance, changes_in
 from migrator.log.runlog import ReadLog
+from migrator.log.timeline import new_models
 from migrator.views.palette import shown
 from migrator.views.strips import GUTTER, Bar, TimeScale, gantt, print_chart, tenant_letters
 
@@ -44,6 +45,27 @@ def print_layout_over_time(log: ReadLog, console: Console) -> None:
     meanings = ", ".join(f"{letter}: {escape(name)}" for letter, name in zip(letters, names, strict=True))
     console.print(f"\nThe layout over time, {meanings}")
     print_chart(console, lines, [f"slice {row}" for row in range(n_rows)], scale, "second")
+
+
+MOST_RETRAININGS = 8
+"""Of a tenant, that are printed one by one."""
+
+
+def print_retrainings(log: ReadLog, console: Console) -> None:
+    """Print when each tenant's model got better or worse, from which accuracy to which; nothing where none trains."""
+    trained = [tenant.name for tenant in log.header.tenants if tenant.retraining_s]
+    if not trained or not log.settled:
+        return
+    found = new_models(log)
+    console.print("\nRetrainings: the second at which each ended, and right answers before and after it, %")
+    for name in trained:
+        own = [one for one in found if one.tenant == name]
+        told = [
+            f"{one.at_s:.0f} s {100 * one.before:.1f} → {100 * one.after:.1f}{' (in part)' if one.is_part else ''}"
+            for one in own[:MOST_RETRAININGS]
+        ]
+        more = [f"and {len(own) - len(told)} more"] if len(own) > len(told) else []
+        console.print(f"  {escape(name)}: {', '.join([*told, *more]) or 'none ended'}")
 
 
 def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:

@@ -208,7 +208,9 @@ def run_folder(tmp_path: Path) -> Path:
     """The log of a run with one change: after it resnet50's new instance was ready in 3 s."""
     started = records.started("one", 11.0, "1g.10gb@0", "resnet50")
     change = records.change(0, 10.0, [started])
-    records.write(tmp_path / "run", records.header(60.0, "resnet50"), change, records.ready(0, "one", 13.0))
+    records.write(
+        tmp_path / "run", records.header(60.0, "resnet50"), change, records.ready(0, "one", 13.0, tenant="resnet50")
+    )
     return tmp_path / "run"
 
 

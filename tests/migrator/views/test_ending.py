@@ -12,7 +12,7 @@ from rich.console import Console
 from migrator.log.account import Account
 from migrator.log.runlog import ReadLog, log_in, read_log
 from migrator.views import ending
-from migrator.views.ending import print_against, print_layout_over_time
+from migrator.views.ending import MOST_RETRAININGS, print_against, print_layout_over_time, print_retrainings
 from tests.migrator.log import records
 
 WIDTH = 11 + 60
@@ -54,6 +54,28 @@ def test_the_chart_ends_where_the_run_does(log: ReadLog) -> None:
 def test_without_instances_there_is_no_chart(call, write_config) -> None:
     assert call("run", write_config({"windows": 1}), "--policy", "ekya", "--out", "run")[0] == 0
     assert printed(read_log(Path("run"))) == []
+
+
+def retrainings(*log: records.Json) -> list[str]:
+    out = Console(file=StringIO(), width=200)
+    print_retrainings(records.log_of(*records.timed(log)), out)
+    assert isinstance(out.file, StringIO)
+    return [line.strip() for line in out.file.getvalue().splitlines()[2:]]
+
+
+def test_a_retraining_is_told_with_its_end_and_the_accuracy_before_and_after() -> None:
+    log = records.tiny()
+    for tenant in log[0]["tenants"]:
+        tenant["retraining_s"] = {"1g.10gb": 9.0}
+    assert retrainings(*log) == ["a: 4 s 50.0 → 90.0", "b: none ended"]
+    part = {**records.finished(0, "1g.10gb@6#4", 3.25), "kind": "checkpoint", "accuracy": 0.7, "part": 0.5}
+    assert retrainings(*log[:18], part, *log[18:])[0] == "a: 3 s 50.0 → 70.0 (in part), 4 s 70.0 → 90.0"
+    many = [{**records.finished(0, "1g.10gb@6#4", 3.5 + n / 10), "at_s": 3.5} for n in range(MOST_RETRAININGS + 2)]
+    assert retrainings(*log[:18], *many, *log[19:])[-2].endswith("and 2 more")
+
+
+def test_without_anything_to_retrain_nothing_is_told() -> None:
+    assert retrainings(*records.tiny()) == []
 
 
 def test_a_log_without_a_whole_window_has_no_chart(tmp_path: Path) -> None:
