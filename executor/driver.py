@@ -172,7 +172,7 @@ class DriverGpu(ABC):
             DriverError: The driver says that it is gone, and it stands.
             InstanceNotFoundError: There is no GPU instance of this id.
             PartialChangeError: It stands without its compute instance; destroying it again may succeed.
-            UnsureChangeError: The driver does not say what stands.
+            UnsureChangeError: The driver does not say what stands, or that it is gone, and half an instance stands.
         """
         before, refused = self._standing(gi_id), None
         what = f"{before.placement} was to be destroyed"
@@ -184,6 +184,8 @@ class DriverGpu(ABC):
         is_anothers = left is not None and bool(before.uuids) and not set(left.uuids) <= set(before.uuids)
         if left is None or left.placement != before.placement or is_anothers:
             return  # whatever the driver said of it; what has its id now is another's
+        if refused is None and not left.uuids:
+            raise UnsureChangeError(f"{what}, and is by the driver's word; nothing tells whose half stands there now")
         failed = refused or DriverError(f"{what}, and stands, though the driver has not refused")
         if left.uuids != before.uuids != ():
             message = f"{failed}; {left.placement} stands without its compute instance"

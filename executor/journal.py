@@ -268,6 +268,10 @@ class Journal(Records):
         """The driver has said which instance the call that was begun made, but not what stands: we remember it."""
         self._named = gi_id
 
+    def disown(self, gi_id: int) -> None:
+        """Half an instance of this id is ours no more: we may have destroyed ours, and others have made one since."""
+        self._vouched.discard(gi_id)
+
     def named_in(self, standing: Iterable[GpuInstance]) -> GpuInstance | None:
         """What of that which stands the call that was begun has made, by the driver's word."""
         return next((item for item in standing if item.gi_id == self._named and self._is_of_call(item)), None)

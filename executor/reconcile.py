@@ -494,7 +494,6 @@ class Reconciler:
 
     def _destroy(self, instance: GpuInstance) -> None:
         if self._own(instance) is None:
-            self._journal.gone(instance.gi_id)
             raise InstanceNotFoundError(
                 f"{instance.placement}: gone already, or not ours any more; somebody else was there"
             )
@@ -569,6 +568,8 @@ class Reconciler:
             yield
         except UnsureChangeError as error:
             self._journal.named(error.made_id)
+            if verb == "destroy" and gi_id is not None:
+                self._journal.disown(gi_id)
             raise
         except PartialChangeError as error:
             self._written(error.standing)

@@ -247,6 +247,26 @@ def test_whose_id_comes_again_during_a_change_is_not_destroyed(nvml, tmp_path: P
     assert names(standin) == ["1g.5gb@5"]
 
 
+def test_half_an_instance_that_others_make_with_the_id_of_what_has_just_gone_is_not_destroyed(
+    driver, tmp_path: Path
+) -> None:
+    standin, gpu = driver
+    with Journal(tmp_path / "journal") as journal:
+        reconciler = Reconciler(gpu, journal, VirtualClock(), QUICK)
+        reconciler.apply(layout(gpu, "1g.5gb@0"))
+        destroy, theirs = gpu._destroy, set[GpuInstance]()
+
+        def then_others(gi_id: int) -> None:
+            destroy(gi_id)
+            standin.put("1g.5gb", 0, with_ci=False, gi_id=gi_id)
+            theirs.update(gpu.instances())
+
+        gpu._destroy = then_others
+        assert reconciler.apply(Layout()).is_complete
+        assert set(gpu.instances()) == theirs
+        assert len(journal.untold()) == 1
+
+
 def test_what_was_made_while_nothing_could_be_read_is_ours_at_the_next_attempt(nvml, tmp_path: Path) -> None:
     standin, gpu = nvml
     make = gpu._create
