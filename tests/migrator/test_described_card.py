@@ -16,7 +16,7 @@ from migrator.config import config_yaml, read_config
 from planner.files.problem_file import problem_of, problem_to_json
 from tests.executor.test_discovery import discovered
 from tests.migrator.conftest import PAPER_PROBLEM, WriteConfig
-from tests.standin.cards import H20
+from tests.standin.cards import A100_80, H20
 from tests.standin.fixtures import MakeStandIn
 from workloads.profiles.table import shipped_profiles, text_of
 
@@ -69,6 +69,17 @@ def test_a_card_of_this_machine_is_known_by_what_gpu_list_prints(
     (tmp_path / "h20.toml").unlink()
     for name in ("NVIDIA H20", "h20", "H20"):
         assert read_config(on_h20, [f"gpu.model={name}"]).gpu.cut == CARD
+
+
+def test_a_real_run_is_on_the_described_card_and_on_no_other(
+    on_h20: Path, make_standin: MakeStandIn, call: Callable[..., tuple[int, str, str]]
+) -> None:
+    make_standin(H20, A100_80)
+    run = ("run", on_h20, "--gpu", "nvml", "--dry-run", "--state", "state")
+    code, out, err = call(*run)
+    assert (code, "warning" in err, "-cgi" in out) == (0, False, True)
+    code, _, err = call(*run, "--index", 1)
+    assert (code, "gpu.model is h20; GPU 1 is a NVIDIA A100-SXM4-80GB: set gpu.model to a100-80gb" in err) == (4, True)
 
 
 @pytest.mark.parametrize(
