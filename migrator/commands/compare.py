@@ -89,7 +89,7 @@ def compare_command(
     fairness, specs = Fairness(terms), _specs(policies)
     if stride is not None and segments == 1:
         raise MigratorError(f"--stride {stride} is between segments; give --segments as well")
-    table = None if profiles is None else str(profiles.resolve())
+    table = None if profiles is None else str(profiles.absolute())
     asked = [read_config(path, assignments or (), windows=windows, load=load, profiles=table) for path in configs]
     conditions = conditions_of(keep, list(dict.fromkeys(tenant.name for config in asked for tenant in config.tenants)))
     inputs = [*configs, *(file for config in asked for file in files_in(config))]

@@ -35,10 +35,12 @@ def epilog_of(verb: Callable[..., None]) -> str:
 
 
 def nameable(path: Path | None) -> Path | None:
-    """The path of what is to be made, if its names can be: the folders above it are made before it."""
+    """The path of a folder that is there or is to be made, if its names can be: those above it are made before it."""
     for name in () if path is None else path.parts:
         if (n_bytes := len(os.fsencode(name))) > LONGEST_NAME:
             raise typer.BadParameter(f"{name}: its name has {n_bytes} bytes; {LONGEST_NAME} at most are allowed")
+    if path is not None and os.path.lexists(path) and not path.is_dir():
+        raise typer.BadParameter(f"{path}: is no folder; a folder, or the name of a new one, is needed")
     return path
 
 
