@@ -1,8 +1,8 @@
 """Runs on the stand-in of NVIDIA's driver, ended by signals: ``python -m tests.crash.endings --n 100 --seed 1``.
 
 As in :mod:`tests.crash`, one process has everything loaded and forks a child for each run: the command line's, or one
-that a Python program asks for. After a random part of the time that an undisturbed run takes, INT, TERM or HUP comes,
-at times another one soon after. Then nothing of ours stands and the log says why, or the output names the one command
+that a Python program asks for. At a random moment of it INT, TERM or HUP comes, mostly after its log has begun, and at
+times another one soon after. Then nothing of ours stands and the log says why, or the output names the one command
 that takes it away; others' instance stands as it did. The run's clock is the machine's, only faster.
 """
 
@@ -32,8 +32,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SHARE, AGAIN_S = 0.3, 0.1
 """How often a second signal comes, and how long after the first at most."""
 
+BEGUN_SHARE = 0.75
+"""How often the first one waits until the log has begun; else it comes at any moment."""
+
 FASTER = 60.0
 """Seconds that the run's clock shows more each second."""
+
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
+"""Whether a process has ended, without waiting for it."""
 
 Act = Callable[["Driven", Path], None]
 
@@ -53,7 +59,7 @@ def main() -> int:
     told, wrong = Counter[str](), list[str]()
     for kind in kinds:
         trials = [Trial(kind, act, folder / name, told) for name, act in ACTS.items()]
-        lengths_s = [trial.length_s() for trial in trials]
+        lengths_s = [trial.lengths_s() for trial in trials]
         chance = random.Random(options.seed)
         for number in range(options.n):
             act = number % len(ACTS)
@@ -103,21 +109,32 @@ class Trial:
         self.folder, self._kind, self._act, self._told = folder, kind, act, told
         self._theirs = kind.standin(folder).put("1g.10gb", 6)
 
-    def length_s(self) -> float:
-        """Seconds of an undisturbed run; one before it loads in this process what runs need."""
+    def lengths_s(self) -> tuple[float, float]:
+        """Seconds of an undisturbed run, and those after its log began; one before it loads here what runs need."""
         for _ in range(2):
             shutil.rmtree(self.folder / "run", ignore_errors=True)
+            start_s = time.perf_counter()
+            pid = self._forked(self._act)
+            self._await_log(pid)
             begin_s = time.perf_counter()
-            code = self._ended(self._forked(self._act))
+            code = self._ended(pid)
             if code != 0:
                 sys.exit(f"endings: an undisturbed run exits with {code}: {self._said}")
-        return time.perf_counter() - begin_s
+        return time.perf_counter() - start_s, time.perf_counter() - begin_s
 
-    def wrong(self, chance: random.Random, length_s: float) -> Iterator[str]:
+    def _await_log(self, pid: int) -> None:
+        """Return once the log has begun, or the run has ended."""
+        while not self._kind.has_begun(self.folder) and not os.waitid(os.P_PID, pid, ENDED):
+            time.sleep(0.002)
+
+    def wrong(self, chance: random.Random, lengths_s: tuple[float, float]) -> Iterator[str]:
         """Carry it out and end it; what is wrong with that."""
         pid, sent = self._forked(self._act), chance.choices(SIGNALS, k=1 + (chance.random() < AGAIN_SHARE))
+        is_late = chance.random() < BEGUN_SHARE
+        if is_late:
+            self._await_log(pid)
         for place, number in enumerate(sent):
-            time.sleep(chance.uniform(0.0, AGAIN_S if place else length_s))
+            time.sleep(chance.uniform(0.0, AGAIN_S if place else lengths_s[is_late]))
             os.kill(pid, number)  # no harm if it has ended: nobody has waited for it yet
         code = self._ended(pid)
         self._told[f"exited with {code}"] += 1
