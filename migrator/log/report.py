@@ -14,7 +14,7 @@ from migrator.log.live import LiveFacts, live_facts, model_ages
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.log.trouble import Blind, Replans, Trouble, blind_in, replans_of, trouble_of
-from workloads.serving.tally import Added, Totals, latency_percentile_ms, merge_histograms
+from workloads.serving.tally import Added, Totals, latency_percentile_ms, merge_histograms, rank_of
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
 """What a change goes through, in this order: the four phases of the paper's Figure 5."""
@@ -38,13 +38,38 @@ StartUps = Mapping[str, Mapping[str, Phase]]
 
 
 @dataclass(frozen=True, slots=True)
+class Percentile:
+    """A percentile of latency over all requests, to the next full millisecond.
+
+    Attributes:
+        ms: ``None`` where it falls on a request that was dropped or lost, and without arrivals.
+        is_over_slo: Whether it falls on a request that was not in time, by its own tenant's SLO.
+        answered_ms: The same percentile of the answered alone; ``None`` without answers.
+    """
+
+    ms: int | None = None
+    is_over_slo: bool = False
+    answered_ms: int | None = None
+
+    @classmethod
+    def of(cls, requests: Totals, latency_ms: Mapping[int, int], fraction: float) -> Percentile:
+        """That of these requests, whose answered have this histogram."""
+        n_unanswered = requests.arrivals - requests.in_time - requests.late
+        return cls(
+            ms=latency_percentile_ms(latency_ms, fraction, n_unanswered),
+            is_over_slo=rank_of(fraction, requests.arrivals) > requests.in_time,
+            answered_ms=latency_percentile_ms(latency_ms, fraction),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What a tenant, a window, or a whole run came to.
 
     Attributes:
         requests: Counts of arrivals and what became of them.
-        p50_ms: Median latency of the answered, to the next full millisecond; ``None`` without answers.
-        p99_ms: The same for the 99th percentile.
+        p50: Median latency.
+        p99: The 99th percentile.
         forecast_error_pct: Σ |forecast − arrivals| over the seconds, of the arrivals; ``None`` without arrivals.
         reconfigurations: Changes that started or stopped an inference instance, or gave inference another share.
         outage_s: Seconds in which nothing could serve the tenant (summed over tenants in totals).
@@ -55,8 +80,8 @@ class Figures:
     """
 
     requests: Totals
-    p50_ms: int | None
-    p99_ms: int | None
+    p50: Percentile
+    p99: Percentile
     forecast_error_pct: float | None
     reconfigurations: int
     outage_s: float
@@ -424,8 +449,8 @@ def _figures(parts: Iterable[_Part]) -> Figures:
     error = sum(part.forecast_error for part in parts)
     return Figures(
         requests=requests,
-        p50_ms=latency_percentile_ms(latency_ms, 0.5),
-        p99_ms=latency_percentile_ms(latency_ms, 0.99),
+        p50=Percentile.of(requests, latency_ms, 0.5),
+        p99=Percentile.of(requests, latency_ms, 0.99),
         forecast_error_pct=100 * error / requests.arrivals if requests.arrivals else None,
         reconfigurations=len(frozenset().union(*(part.moves.reconfigured_at for part in parts))),
         outage_s=sum(part.moves.outage_s for part in parts),

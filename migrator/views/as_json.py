@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a command needs one kind of these values, and should not wa
     from migrator.goals import Goal
     from migrator.log.diff import Diff
     from migrator.log.live import LiveFacts
-    from migrator.log.report import Figures, Report, WindowReport
+    from migrator.log.report import Figures, Percentile, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
     from migrator.whatif.confirm import Confirmed, Trial
@@ -126,8 +126,15 @@ def _figures(figures: Figures) -> Json:
         _picked(requests, "arrivals", "in_time", "late", "dropped")
         | {"goodput": requests.correct}
         | _picked(requests, *_SHARES)
-        | _picked(figures, "forecast_error_pct", "p50_ms", "p99_ms", "reconfigurations", "retrainings", *times)
+        | _picked(figures, "forecast_error_pct")
+        | _percentile("p50", figures.p50)
+        | _percentile("p99", figures.p99)
+        | _picked(figures, "reconfigurations", "retrainings", *times)
     )
+
+
+def _percentile(name: str, found: Percentile) -> Json:
+    return {f"{name}_ms": found.ms, f"{name}_over_slo": found.is_over_slo, f"{name}_answered_ms": found.answered_ms}
 
 
 def diff_to_json(diff: Diff) -> Json:

@@ -16,7 +16,7 @@ from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Replans, Trouble
 from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
 from migrator.views.fitted import print_fitted
-from migrator.views.sentences import assumed_lines, floors_in_words, surprise_lines
+from migrator.views.sentences import assumed_lines, floors_in_words, latency_text, surprise_lines
 
 _HEADINGS = {
     "model age": "mo-\ndel\nage",
@@ -200,8 +200,8 @@ def _cells(figures: Figures, shown: Sequence[str], model_age: int | None = None)
         "in time": _number(requests.slo_attainment_pct, 2),
         "accuracy": _number(requests.accuracy_pct, 2),
         "goodput": _number(requests.goodput_pct, 2),
-        "p50": _number(figures.p50_ms, 0),
-        "p99": _number(figures.p99_ms, 0),
+        "p50": latency_text(figures.p50),
+        "p99": latency_text(figures.p99),
         "reconfigured": str(figures.reconfigurations),
         "outage": _number(figures.outage_s, 1),
         "capacity lost": _number(figures.capacity_lost_s, 1),
@@ -383,7 +383,8 @@ def _print_ending(report: Report, console: Console) -> None:
         console.print(f"Instances were ready {late_s:.1f} s later than planned, summed.")
     console.print(
         "model age: windows since its newest data, as the window began; accuracy: of answered requests; goodput: in "
-        "time and correct, of all arrivals; capacity lost: seconds of the whole GPU's compute held by inference "
-        "instances that did not serve yet or no more.",
+        "time and correct, of all arrivals; p50, p99: latency of all arrivals, > SLO: on one never answered; "
+        "capacity lost: seconds of the whole GPU's compute held by inference instances that did not serve yet or no "
+        "more.",
         style="dim",
     )

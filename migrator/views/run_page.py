@@ -25,7 +25,7 @@ from migrator.console import counted
 from migrator.log import records
 from migrator.log.account import Account, SecondAccounts, accounts, waits_for_others
 from migrator.log.diff import Diff
-from migrator.log.report import Report, WindowReport, report_of
+from migrator.log.report import Percentile, Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
 from migrator.log.timeline import PHASES, Held, TenantTrack, courses, held, n_seconds, new_models
 from migrator.log.trouble import Kept, kept_in
@@ -34,6 +34,7 @@ from migrator.views.ending import LOSSES_IN_WORDS
 from migrator.views.page import page
 from migrator.views.palette import LOSSES, PAGE_TENANTS, shown
 from migrator.views.report import print_report, what_is_simulated
+from migrator.views.sentences import latency_text
 from workloads.arrays import FloatArray, IntArray
 
 Json = dict[str, Any]
@@ -93,6 +94,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
     losses = sorted(((share, name) for name, share in total.shares.items() if name != "goodput"), reverse=True)
     return page(
         "run.html.j2",
+        latency=latency_text,
         data=_as_json(data),
         header=report.header,
         n_windows=counted(report.header.windows, "window"),
@@ -271,22 +273,43 @@ def _losses_figure(by_window: Mapping[int, Mapping[str, Account]]) -> Json:
 
 
 def _latency_figure(log: ReadLog, windows: Sequence[WindowReport]) -> Json:
-    """By window each tenant's median and 99th percentile, % of its SLO."""
-    lines = []
+    """By window each tenant's median and 99th percentile, % of its SLO; those that were never answered lie on top."""
+    lines: list[Json] = []
+    unanswered: list[tuple[int, str]] = []
     for n, tenant in enumerate(log.header.tenants):
         for name, dash in (("p50", "dot"), ("p99", "solid")):
-            ms = [getattr(one.tenants.get(tenant.name), f"{name}_ms", None) for one in windows]
+            found = [getattr(one.tenants.get(tenant.name), name, Percentile()) for one in windows]
+            shown = f"{escape(tenant.name)} {name}"
+            unanswered += [
+                (window.window, shown)
+                for window, one in zip(windows, found, strict=True)
+                if one.ms is None and one.is_over_slo
+            ]
             lines.append(
                 {
                     "type": "scatter",
                     "mode": "lines+markers",
-                    "name": f"{escape(tenant.name)} {name}",
+                    "name": shown,
                     "x": [one.window for one in windows],
-                    "y": [None if value is None else 100 * value / tenant.slo_ms for value in ms],
+                    "y": [None if one.ms is None else 100 * one.ms / tenant.slo_ms for one in found],
                     "line": {"color": PAGE_TENANTS[n % len(PAGE_TENANTS)], "dash": dash},
                     "hovertemplate": "window %{x}: %{y:.0f} % of the SLO<extra>%{fullData.name}</extra>",
                 }
             )
+    top = 1.15 * max([100.0, *(value for line in lines for value in line["y"] if value is not None)])
+    if unanswered:
+        lines.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "> SLO: not answered",
+                "x": [window for window, _ in unanswered],
+                "y": [top] * len(unanswered),
+                "text": [name for _, name in unanswered],
+                "marker": {"symbol": "triangle-up-open", "size": 10, "color": _OTHERS},
+                "hovertemplate": "window %{x}: %{text} > SLO, of requests that were not answered<extra></extra>",
+            }
+        )
     place = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 100, "y1": 100}
     slo = {**place, "line": {"width": 1, "dash": "dash"}}
     axis = {"title": {"text": "latency, % of SLO"}, "rangemode": "tozero", "fixedrange": True}

@@ -16,6 +16,7 @@ from migrator.log.surprise import Surprise
 
 if TYPE_CHECKING:  # a report without goals should not wait for the module's imports
     from migrator.goals import Goal
+    from migrator.log.report import Percentile
 
 MOST_LINES = 6
 """Lines of what was assumed. Beyond it the rest is named, without values."""
@@ -28,6 +29,11 @@ def print_goals(goals: Iterable[Goal], console: Console) -> None:
     """Print what was to be kept, a line each: whether it was, and what was counted."""
     for goal in goals:
         console.print(escape(_goal_line(goal)), style="bold green" if goal.is_kept else "bold red", soft_wrap=True)
+
+
+def latency_text(found: Percentile) -> str:
+    """A percentile of latency in milliseconds; where it falls on a request that was never answered, that it is over."""
+    return str(found.ms) if found.ms is not None else "> SLO" if found.is_over_slo else "–"
 
 
 def _goal_line(goal: Goal) -> str:

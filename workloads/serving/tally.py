@@ -222,24 +222,31 @@ def merge_histograms(histograms: Sequence[Mapping[int, int]]) -> Mapping[int, in
     return MappingProxyType(dict(sorted(total.items())))
 
 
-def latency_percentile_ms(histogram: Mapping[int, int], fraction: float) -> int | None:
-    """The smallest millisecond within which at least ``fraction`` of the answered were answered.
+def latency_percentile_ms(histogram: Mapping[int, int], fraction: float, n_unanswered: int = 0) -> int | None:
+    """The smallest millisecond within which at least ``fraction`` of the requests were answered.
 
-    It is the upper edge of the bin that holds the percentile: at most 1 ms above the exact value, never below
-    it, and never above an SLO of whole milliseconds that was met. None when nothing was answered.
+    Requests are the answered, in ``histogram``, and ``n_unanswered`` that were dropped or lost, which are slower than
+    all others. It is the upper edge of the bin that holds the percentile: at most 1 ms above the exact value, never
+    below it, and never above an SLO of whole milliseconds that was met. None where the percentile falls on a request
+    that was not answered, and without requests.
 
     Raises:
         ValueError: ``fraction`` is outside (0, 1].
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction {fraction}: must be above 0 and at most 1")
-    needed = math.ceil(fraction * sum(histogram.values()) - 1e-9)
+    needed = rank_of(fraction, sum(histogram.values()) + n_unanswered)
     n_answered = 0
     for upper_ms in sorted(histogram):
         n_answered += histogram[upper_ms]
         if n_answered >= needed:
             return upper_ms
     return None
+
+
+def rank_of(fraction: float, n: int) -> int:
+    """How many of ``n`` values are at least ``fraction`` of them: the percentile is the one of this rank."""
+    return math.ceil(fraction * n - 1e-9)
 
 
 def _percent(part: int, whole: int) -> float | None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from migrator.log.report import PHASES, Phase, Report, report_of
+from migrator.log.report import PHASES, Percentile, Phase, Report, report_of
 from tests.migrator.log import records
 from tests.migrator.log.records import Json, failed, ready, started, stopped
+from workloads.serving.tally import Totals
 
 HEADER = records.header(10.0)
 
@@ -47,7 +48,27 @@ def test_percentages_are_of_what_they_say() -> None:
     assert figures.requests.goodput_pct == 30.0
     assert figures.requests.slo_attainment_pct == 60.0
     assert figures.requests.accuracy_pct == pytest.approx(100 * 4 / 7)
-    assert (figures.p50_ms, figures.p99_ms) == (20, 500)
+
+
+def test_percentiles_are_of_all_requests_and_over_the_slo_where_they_were_not_in_time() -> None:
+    figures = report(window_started(0, [1.0] * 10), *BRING_UP, window_finished(0)).windows[0].tenants["a"]
+    requests = figures.requests
+    assert (requests.arrivals, requests.in_time, requests.late, requests.dropped) == (10, 6, 1, 3)
+    assert figures.p50 == Percentile(ms=20, is_over_slo=False, answered_ms=20)
+    assert figures.p99 == Percentile(ms=None, is_over_slo=True, answered_ms=500)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "found"),
+    [(0.6, Percentile(20, False, 20)), (0.7, Percentile(500, True, 20)), (0.71, Percentile(None, True, 20))],
+)
+def test_a_late_answer_has_its_latency_and_one_that_never_came_has_none(fraction: float, found: Percentile) -> None:
+    requests = Totals(arrivals=100, in_time=60, late=10, dropped=30)
+    assert Percentile.of(requests, {20: 60, 500: 10}, fraction) == found
+
+
+def test_without_arrivals_there_is_no_percentile() -> None:
+    assert Percentile.of(Totals(), {}, 0.5) == Percentile(None, False, None)
 
 
 def test_forecast_error_compares_second_by_second() -> None:

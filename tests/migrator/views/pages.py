@@ -112,9 +112,9 @@ def check_page(log: ReadLog) -> str:
     latency = [row for row in tables["Latency against the SLO"][1:] if len(row) > 2]
     slo_ms = {tenant["name"]: tenant["slo_ms"] for tenant in told["run"]["tenants"]}
     shares = tuple((key, 2) for key in ("slo_attainment_pct", "accuracy_pct", "goodput_pct"))
-    keys = (("arrivals", 0), *shares, ("p50_ms", 0), ("p99_ms", 0))
-    assert [[int(row[0]), row[1], *map(plain, row[2:])] for row in latency] == [
-        [window["window"], name, *(near(own[key], digits) for key, digits in keys), slo_ms[name]]
+    keys = (("arrivals", 0), *shares)
+    assert [[int(row[0]), row[1], *map(plain, row[2:6]), *row[6:8], plain(row[8])] for row in latency] == [
+        [window["window"], name, *(near(own[key], digits) for key, digits in keys), *_latencies(own), slo_ms[name]]
         for window in settled
         for name, own in window["tenants"].items()
     ]
@@ -123,10 +123,20 @@ def check_page(log: ReadLog) -> str:
         for key in ("p50_ms", "p99_ms"):
             ms = [window["tenants"].get(name, {}).get(key) for window in told["windows"]]
             assert next(lines)["y"] == [None if one is None else pytest.approx(100 * one / slo) for one in ms]
+    over = [mark for window in told["windows"] for own in window["tenants"].values() for mark in _latencies(own)]
+    assert [len(line["y"]) for line in lines] == ([over.count("> SLO")] if "> SLO" in over else [])
     _check_plans(log, tables, told, known)
     _check_what_happened(log, tables)
     _check_time(log, data["time"])
     return text
+
+
+def _latencies(own: dict[str, Any]) -> list[str]:
+    """How a page shows both percentiles of a report."""
+    return [
+        str(own[f"{key}_ms"]) if own[f"{key}_ms"] is not None else "> SLO" if own[f"{key}_over_slo"] else "–"
+        for key in ("p50", "p99")
+    ]
 
 
 def _sums(own: SecondAccounts, first: int, end: int) -> dict[str, float]:

@@ -204,7 +204,13 @@ def test_percentile_is_not_pushed_up_by_rounding() -> None:
     assert latency_percentile_ms({10: 7, 20: 93}, 0.07) == 10
 
 
+@pytest.mark.parametrize(("fraction", "expected"), [(0.4, 10), (0.41, 20), (0.8, 20), (0.81, None), (1.0, None)])
+def test_what_was_not_answered_is_slower_than_all_that_was(fraction: float, expected: int | None) -> None:
+    assert latency_percentile_ms({10: 40, 20: 40}, fraction, 20) == expected
+
+
 def test_percentile_of_nothing_is_none() -> None:
+    assert latency_percentile_ms({}, 0.5, 3) is None
     assert latency_percentile_ms({}, 0.5) is None
 
 
