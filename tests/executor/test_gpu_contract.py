@@ -393,7 +393,7 @@ def test_start_that_the_profile_does_not_have_is_an_invalid_argument(gpu: Gpu) -
 
 def test_profile_of_another_model_is_an_invalid_argument(gpu: Gpu) -> None:
     with pytest.raises(InvalidArgumentError):
-        gpu.create(gpu_model("h200-141gb").placement("3g.71gb@0"))
+        gpu.create(gpu_model("b200-180gb").placement("3g.90gb@0"))
 
 
 def test_destroying_an_unknown_id_finds_nothing(gpu: Gpu) -> None:

@@ -292,7 +292,11 @@ def test_what_was_in_use_when_a_run_was_cut_off_counts_no_longer(call, write_con
 
 @pytest.mark.parametrize(
     ("card", "hint"),
-    [(H100_80, "set gpu.model to h100-80gb"), (A30, "set gpu.model to a30-24gb"), (TWO_HALVES, "does not know")],
+    [
+        (H100_80, "set gpu.model to h100-80gb"),
+        (A30, "set gpu.model to a30-24gb"),
+        (TWO_HALVES, "to imaginary-two-way-gpu"),
+    ],
 )
 def test_another_card_than_the_configs_is_told(call, write_config, make_standin, tmp_path, card, hint) -> None:
     make_standin(card)
