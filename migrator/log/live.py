@@ -91,7 +91,7 @@ class LiveFacts:
     @property
     def of_others(self) -> int:
         """Requests that others than the generator have sent."""
-        return sum(one.dispatcher["arrived"] for one in self.requests.values()) - self.total("sent")
+        return sum(one.dispatcher.arrived for one in self.requests.values()) - self.total("sent")
 
     def total(self, key: str) -> int:
         """Over all tenants."""

@@ -774,6 +774,21 @@ class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished")
         return sum(end - first for first, end in self.blind)
 
 
+class Dispatched(Part, frozen=True, kw_only=True):
+    """What the dispatcher counted of a tenant, requests of all clients."""
+
+    arrived: Count
+    in_time: Count
+    late: Count
+    dropped: Count
+    refused: Count
+    failed: Count
+    correct: Count
+    """Of all answered."""
+    goodput: Count
+    """Of those answered in time."""
+
+
 class LiveRequests(Part, frozen=True, kw_only=True):
     """A tenant's requests of a live run: what was sent, and what the generator heard of it."""
 
@@ -783,7 +798,7 @@ class LiveRequests(Part, frozen=True, kw_only=True):
     dropped: Count
     refused: Count
     failed: Count
-    dispatcher: dict[str, Count]
+    dispatcher: Dispatched
     """Its own counts, of all clients' requests."""
 
 

@@ -33,7 +33,7 @@ from migrator.execution.live.workers import LiveWorkers
 from migrator.execution.parts import Joining, Parts, parts_on_instances
 from migrator.execution.real import RealGpu
 from migrator.execution.requests import Queues
-from migrator.log.records import Finished, LiveRequests, RunFinished
+from migrator.log.records import Dispatched, Finished, LiveRequests, RunFinished
 from migrator.log.runlog import ReadLog
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
@@ -178,8 +178,6 @@ def _read(path: Path, begin: int, size: int) -> bytes:
 
 LEAST_PERIODS = 20
 """An SLO of fewer periods of a CPU's shares says more about the period than about the service."""
-
-_TOTALS = ("arrived", "in_time", "late", "dropped", "refused", "failed", "correct", "goodput")
 
 
 @contextmanager
@@ -376,10 +374,10 @@ def _mind_short_slos(setting: Setting, gpu: DriverGpu) -> None:
             warn(f"{said}; what comes of it says little")
 
 
-def _totals(site: Site, tenant: str) -> dict[str, int]:
+def _totals(site: Site, tenant: str) -> Dispatched:
     """The dispatcher's own sums; requests of others, as by the front door, are among them."""
     own: list[Counts] = [counts for (name, _), counts in site.counts.items() if name == tenant]
-    return {key: sum(getattr(counts, key) for counts in own) for key in _TOTALS}
+    return Dispatched(**{key: sum(getattr(counts, key) for counts in own) for key in Dispatched.__struct_fields__})
 
 
 class _Machine:

@@ -431,7 +431,7 @@ def test_a_void_run_is_called_void(call, tmp_path: Path) -> None:
 
 
 def test_requests_of_others_are_told(call, tmp_path: Path) -> None:
-    requests = {"a": {**dict.fromkeys(HEARD, 0), "sent": 300, "dispatcher": {"arrived": 1300}}}
+    requests = {"a": {**dict.fromkeys(HEARD, 0), "sent": 300, "dispatcher": records.dispatched(arrived=1300)}}
     finish = {"kind": "run_finished", "windows": 3, **ENDING, "requests": requests}
     folder = by_hand(tmp_path, *first_window(), began(1), ended(1), began(2), ended(2), finish)
     assert "1,000 requests of others, on both sides left out, took time of the workers" in call("fidelity", folder)[1]

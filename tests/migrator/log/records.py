@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import convert, to_builtins
 
 from migrator.log.line import Entry, as_line
-from migrator.log.records import AnyRecord, Wall
+from migrator.log.records import AnyRecord, Dispatched, Wall
 from migrator.log.runlog import EVENTS_FILE, SCHEMA, ReadLog, RunLog
 
 Json = dict[str, Any]
@@ -173,6 +173,11 @@ def counts(in_time: list[int], dropped: list[int], correct: list[int], **more: A
         "latency_ms": [[20, sum(in_time)]],
         **more,
     }
+
+
+def dispatched(**counts: int) -> Json:
+    """What a dispatcher counted; nothing but these."""
+    return dict.fromkeys(Dispatched.__struct_fields__, 0) | counts
 
 
 def window_finished(window: int, **tenants: Any) -> Json:

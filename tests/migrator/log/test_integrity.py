@@ -224,7 +224,7 @@ def everybody() -> list[dict[str, Any]]:
         {**records.finished(0, None, 2.0), "kind": "checkpoint", "part": 0.5},
     ]
     counted = dict.fromkeys(("sent", "in_time", "late", "dropped", "refused", "failed"), 0)
-    log[-1]["requests"] = {"a": {**counted, "dispatcher": {}}}
+    log[-1]["requests"] = {"a": {**counted, "dispatcher": records.dispatched()}}
     return log
 
 

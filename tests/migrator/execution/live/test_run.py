@@ -169,11 +169,11 @@ def accounted(site: Site, of: Sequence[str] = ("turned", "grown")) -> None:
     for name in of:
         own = facts.requests[name]
         counted = own.dispatcher
-        assert counted["arrived"] == own.sent == counted["in_time"] + counted["late"] + counted["dropped"]
-        assert {key: counted[key] for key in ("in_time", "late")} == {"in_time": own.in_time, "late": own.late}
+        assert counted.arrived == own.sent == counted.in_time + counted.late + counted.dropped
+        assert (counted.in_time, counted.late) == (own.in_time, own.late)
         settled = [record.tenants[name] for record in site.log.of(recorded.WindowFinished)]
         assert sum(sum(one.arrivals) for one in settled) == own.sent
-        assert sum(sum(one.correct) for one in settled) == counted["goodput"]
+        assert sum(sum(one.correct) for one in settled) == counted.goodput
 
 
 @contextmanager
