@@ -66,6 +66,7 @@ class History:
     config: Path
     state: Path
     halves: set[Standing] = field(default_factory=set)
+    n_runs: int = 0
 
     def __post_init__(self) -> None:
         chance = random.Random(self.number // (2 * N_MOMENTS))
@@ -75,7 +76,8 @@ class History:
     def command(self, verb: str) -> tuple[int, str, str]:
         where = ("--state", self.state)
         if verb == "run":
-            return self.type_in("run", self.config, "--gpu", "nvml", *where, "--out", self.state / f"run {self.number}")
+            self.n_runs += 1
+            return self.type_in("run", self.config, "--gpu", "nvml", *where, "--out", self.state / f"run {self.n_runs}")
         layout = [",".join(map(str, self.target))] if verb == "apply" else []
         return self.type_in("gpu", verb, *layout, *where)
 
