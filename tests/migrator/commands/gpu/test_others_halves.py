@@ -130,12 +130,22 @@ class History:
         return names
 
 
+def with_nobody_at_the_driver(proc: Path) -> Path:
+    """The processes of a machine that shows all of them: an administrator between two commands leaves none."""
+    (proc / "self" / "ns").mkdir(parents=True)
+    (proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
+    (proc / "1").mkdir()
+    (proc / "sys" / "kernel" / "random").mkdir(parents=True)
+    (proc / "sys" / "kernel" / "random" / "boot_id").write_text("a boot")
+    return proc
+
+
 @pytest.mark.parametrize("first", range(0, N_HISTORIES, N_TOGETHER))
 def test_others_halves_stand_and_are_named_wherever_ours_can_be_cut_off(
     call, write_config, make_standin: MakeStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     monkeypatch.setattr("executor.clock.WallClock.sleep_until", lambda *_: None)
-    monkeypatch.setattr("executor.processes.PROC", tmp_path / "proc")
+    monkeypatch.setattr("executor.processes.PROC", with_nobody_at_the_driver(tmp_path / "proc"))
     n_made = 0
     for number in range(first, min(first + N_TOGETHER, N_HISTORIES)):
         standin = make_standin(A100_80)
