@@ -20,10 +20,13 @@ def install(extra: str) -> str:
 def _requirement(extra: str) -> str:
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - workers do not need it
 
+    sources = Path(__file__).parents[1]
     try:
         text = distribution(DISTRIBUTION).read_text("direct_url.json")
-    except PackageNotFoundError:  # the sources, run as they are
-        return _of_path(Path(__file__).parents[1], extra)
+    except PackageNotFoundError:
+        text = None
+    if text is None and (sources / "pyproject.toml").is_file():  # a clone's sources, run as they are
+        return _of_path(sources, extra)
     try:
         origin: Any = json.loads(text or "{}")
     except ValueError:

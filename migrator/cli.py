@@ -110,7 +110,7 @@ def _cause(error: BaseException) -> BaseException:
 def _report(error: BaseException) -> int:
     """Report an error in one line and return its exit code."""
     if _is_usage(error):
-        complain(error.format_message())  # type: ignore[attr-defined]
+        complain(_usage(error))
         return ExitCode.BAD_INPUT
     code = exit_code_of(error)
     if code is ExitCode.INTERRUPTED:
@@ -131,6 +131,20 @@ def _report(error: BaseException) -> int:
     else:
         complain(f"unforeseen {type(error).__name__}: {error}; MIGRATOR_TRACEBACK=1 shows where, please report it")
     return code
+
+
+def _usage(error: BaseException) -> str:
+    """What is wrong with the arguments; what pydantic says of a value, in our words."""
+    from pydantic import ValidationError  # noqa: PLC0415 - typer loads it for a wrong value alone
+
+    from planner.files.strict import as_text  # noqa: PLC0415 - the same
+    from planner.files.words import needed  # noqa: PLC0415 - the same
+
+    said: str = error.format_message()  # type: ignore[attr-defined]
+    if not isinstance(error.__cause__, ValidationError):
+        return said
+    first = error.__cause__.errors()[0]
+    return f"{said.partition(': ')[0]}: {needed(first)} is needed, not {as_text(first['input'])}"
 
 
 def _complain_of_system(error: OSError) -> None:

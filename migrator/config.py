@@ -186,6 +186,10 @@ class ScaleConfig(Section):
     smooth_s: Count = 10
 
 
+_IF_GIVEN = Field(exclude_if=lambda value: value is None)
+"""A key that resolved configs have only where it says something."""
+
+
 class ArrivalsConfig(Section):
     """Where a tenant's requests come from: a trace, or Poisson arrivals at ``rate_rps``."""
 
@@ -194,8 +198,8 @@ class ArrivalsConfig(Section):
     sort: bool = False
     gaps: Literal["zero", "interpolate", "refuse"] | None = None
     column: Text | None = None
-    unit: Literal["s", "ms", "us", "ns"] | None = None
-    time_column: Text | None = None
+    unit: Annotated[Literal["s", "ms", "us", "ns"] | None, _IF_GIVEN] = None
+    time_column: Annotated[Text | None, _IF_GIVEN] = None
     rate_rps: Positive | None = None
     offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
     loop: bool = False
@@ -831,7 +835,8 @@ def _keys_of(error: ErrorDetails) -> str:
     section = next((one for one in Section.__subclasses__() if one.__name__ == name), None)
     if section is None:
         return ""
-    first, *others = section.model_fields
+    # Those that are needed come first.
+    first, *others = sorted(section.model_fields, key=lambda key: not section.model_fields[key].is_required())
     return f" ({', '.join([first, *others[:3]])}{' …' if len(others) > 3 else ''})"
 
 

@@ -38,7 +38,7 @@ from workloads.errors import TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points, servable_rows
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
 from workloads.tenants import Drift, Tenant, WindowAccuracy, WorkerStart, retraining_times_s, worker_start
-from workloads.traffic.arrivals import PoissonSource, Source, Span, mean_rps
+from workloads.traffic.arrivals import PoissonSource, Source, Span, Trace, mean_rps
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.scaling import Arrivals, Scale, ScaleMethod, method_of, scaled_arrivals
 from workloads.traffic.servegen import RATE_WINDOW_S, SERVEGEN_TRACE, servegen_piece
@@ -299,7 +299,10 @@ def _factor(config: Config, entry: TenantConfig, most_rps: float, source: Source
             raise
         raise TraceError(f"load is over load_windows = {config.n_load_windows} windows, and {error}") from None
     if source_rps <= 0:
-        raise WorkloadError("arrivals: the chosen part of the trace holds no request, so no factor brings it to a load")
+        told = "".join(f"; {note}" for note in source.notes) if isinstance(source, Trace) else ""
+        raise WorkloadError(
+            f"arrivals: the chosen part of the trace holds no request, so no factor brings it to a load{told}"
+        )
     share = entry.load_share / sum(tenant.load_share for tenant in config.tenants)
     return config.load * share * most_rps / source_rps
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from executor.files import make_new, read_input
+from executor.names import did_you_mean
 from migrator.commands.options import nameable, with_examples
 from migrator.console import escape, output, program
 from migrator.errors import MigratorError
@@ -39,7 +40,7 @@ def init_command(
     """
     known = examples()
     if example not in known:
-        raise MigratorError(f"no example {example!r}; there are {', '.join(known)}")
+        raise MigratorError(f"no example {example!r}{did_you_mean(example, known)}; there are {', '.join(known)}")
     targets = {source: folder / source.name for source in known[example]}
     for target in targets.values():
         if target.exists() or target.is_symlink():

@@ -26,6 +26,7 @@ from executor.catalogue import gpu_model
 from executor.described import model_of
 from executor.files import (
     UNFINISHED,
+    alike_to,
     is_torn,
     open_appended,
     open_input,
@@ -331,7 +332,9 @@ def bytes_of_log(folder: Path) -> bytes:
     try:
         return read_input(path)
     except FileNotFoundError:
-        raise LogError(f"{folder} is no run: it holds no {EVENTS_FILE}") from None
+        raise LogError(f"{folder} is no run: it holds no {EVENTS_FILE}{alike_to(folder)}") from None
+    except NotADirectoryError:
+        raise LogError(f"{folder} is no run but a file; a run's folder is needed, such as runs/quickstart") from None
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror or error}") from None
 

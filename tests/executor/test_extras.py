@@ -41,8 +41,11 @@ def test_an_extra_is_installed_from_where_the_distribution_was(installed_from, o
 
 
 @pytest.mark.parametrize("text", [None, "", "{"])
-def test_without_a_word_on_its_origin_it_is_from_a_registry(installed_from, text: str | None) -> None:
+def test_without_a_word_on_its_origin_it_is_from_a_registry(
+    installed_from, text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     installed_from(text)
+    monkeypatch.setattr("executor.extras.__file__", str(tmp_path / "site-packages" / "executor" / "extras.py"))
     assert install("live") == "pip install 'migrator-mig[live]'"
 
 
@@ -55,6 +58,14 @@ def test_in_a_clone_it_is_here_and_elsewhere_the_clone(
     monkeypatch.chdir(tmp_path)
     assert install("live") == f"pip install '{clone}[live]'"
     monkeypatch.chdir(clone)
+    assert install("live") == "pip install '.[live]'"
+
+
+def test_sources_are_a_clone_though_a_build_left_metadata_beside_them(
+    installed_from, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed_from(None)
+    monkeypatch.chdir(ROOT)
     assert install("live") == "pip install '.[live]'"
 
 

@@ -164,7 +164,7 @@ def test_steps_beyond_its_window_go_on_as_its_last_one(folder: Path, monkeypatch
 def test_without_the_extra_it_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neural, "_versions", lambda: {"neuralforecast": "", "torch": "2.6.0"})
     for use in (lambda: Learned(folder), lambda: fit(folder, SMALL, [rates()], SEEN, n_updates=1)):
-        with pytest.raises(ModelError, match=r"needs neuralforecast; install the extra: .*migrator-mig\[neural\]"):
+        with pytest.raises(ModelError, match=r"needs neuralforecast; install the extra: pip install '.*\[neural\]'"):
             use()
 
 

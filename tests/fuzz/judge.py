@@ -99,6 +99,12 @@ def _broken(case: Case, code: int, out: str, err: str, outside: Sequence[str]) -
         yield f"written outside: {', '.join(outside)}"
 
 
+def called(arguments: Sequence[str], cwd: Path) -> tuple[int, str, str]:
+    """Exit code and both outputs of a command line, called in the folder in this process."""
+    code, out, err, _ = _in_this_process(arguments, cwd)
+    return code, out, err
+
+
 def _in_this_process(arguments: Sequence[str], cwd: Path) -> tuple[int, str, str, list[str]]:
     """Exit code, both outputs, and the files that were opened for writing."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))

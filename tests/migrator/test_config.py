@@ -256,7 +256,7 @@ BAD = [
     ({"name": "x" * 101}, "name: text of at most 100 characters is needed"),
     ({"tenants.1.arrivals.sort": "yes"}, "tenants.language.arrivals.sort: true or false is needed (got 'yes')"),
     ({"windows": -1}, "windows: at least 1 is needed (got -1)"),
-    ({"gpu": 3}, "gpu: a mapping of keys to values (card, model, backend, index …) is needed (got 3)"),
+    ({"gpu": 3}, "gpu: a mapping of keys to values (model, card, backend, index …) is needed (got 3)"),
     ({"window_s": 1e308}, "window_s"),
     ({"windows": 10**30}, "windows"),
     ({"windows": 10**8}, "windows is 100000000"),

@@ -183,7 +183,9 @@ def test_a_season_of_parts_of_a_step_is_refused(step_s: float, season_s: float, 
 
 def test_a_forecaster_whose_library_is_absent_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.extras.find_spec", lambda name: None if name == "lightgbm" else name)
-    with pytest.raises(ConfigError, match=r"small.yaml: forecast.method lightgbm needs lightgbm: .*-mig\[forecast\]'"):
+    with pytest.raises(
+        ConfigError, match=r"small.yaml: forecast.method lightgbm needs lightgbm: pip install '.*\[forecast\]'"
+    ):
         assembled({"forecast.method": "lightgbm"})
 
 

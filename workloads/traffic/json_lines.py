@@ -87,7 +87,12 @@ def _objects(name: str, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 def _time_key(name: str, first: Mapping[str, Any], time_column: str | None) -> str:
     keys = [key for key, value in first.items() if not isinstance(value, dict | list)]
-    shown = listed(keys) or "none but lists and objects"
+    shown = listed(keys)
+    if not keys:
+        raise TraceError(
+            f"{name} line 1: has lists and objects alone ({listed([*first])}); take the time out of them, as "
+            "docs/traces.md has it"
+        )
     if time_column is not None:
         known = spelled_as(time_column, keys)
         if known in keys:

@@ -143,8 +143,8 @@ def read_trace(path: Path, reading: Reading | None = None) -> Trace:
     except FileNotFoundError:
         known = (*SHIPPED, SERVEGEN_TRACE)
         meant = nearest(path.name, known)
-        hint = alike_to(path) or (f" (did you mean {meant}?)" if meant else "")
-        raise TraceError(f"{path}: no such trace file{hint}; shipped traces: {', '.join(known)}") from None
+        hint = alike_to(path) or (f" (did you mean {meant}?)" if meant else f"; shipped traces: {', '.join(known)}")
+        raise TraceError(f"{path}: no such trace file{hint}") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
     return _parse(str(path), raw, reading or Reading())
@@ -246,7 +246,7 @@ def _format_of(rows: TraceRows, reading: Reading) -> TraceFormat:
     if len(header) == 2 and hints_at_time(header[0]):
         raise TraceError(
             f"{where} does not say what a row is: {quoted(header[0])} may be in another unit than seconds "
-            f"(arrivals.unit), which every format takes it for; {_timed_readings(rows, reading)}"
+            f"(arrivals.unit says ms, us or ns), which every format takes it for; {_timed_readings(rows, reading)}"
         )
     if len(header) > 2 and is_time:
         _refuse_requests_or_series(rows, reading)

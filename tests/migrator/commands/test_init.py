@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_made_is_told(call: Call, folder: str) -> None:
 
 def test_an_unknown_example_is_told_with_those_there_are(call: Call) -> None:
     code, _, err = call("init", "w17")
-    assert (code, "no example 'w17'; there are quickstart, twenty, w1, " in err) == (2, True)
+    assert (code, "no example 'w17' (did you mean w7?); there are quickstart, twenty, w1, " in err) == (2, True)
 
 
 # ---- docs ----

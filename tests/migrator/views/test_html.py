@@ -208,7 +208,7 @@ def test_the_page_needs_no_network_and_is_the_same_again() -> None:
 
 def test_without_plotly_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(MigratorError, match=r"migrator-mig\[plot\]"):
+    with pytest.raises(MigratorError, match=r"pip install '.*\[plot\]'"):
         page(SCORES)
 
 

@@ -108,7 +108,7 @@ MS = Reading(unit=TimeUnit.MS)
         ('{"t":1}\n{"t":null}\n', Reading(), "line 2: 't' has no time"),
         ('{"t":1.5}\n\n{"t":"soon"}\n', Reading(), "line 3: t is 'soon'; a finite number ≥ 0 is needed"),
         ('{"t":1, "n":2}\n{"t":2}\n', Reading(column="m"), "arrivals.column is 'm'; its series: 'n'"),
-        ('{"a":[1]}\n{"a":[2]}\n', Reading(), "one of none but lists and objects"),
+        ('{"a":[1]}\n{"a":[2]}\n', Reading(), "line 1: has lists and objects alone ('a'); take the time out"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(
