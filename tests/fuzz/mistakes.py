@@ -266,7 +266,10 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "two things to plan": ("plan config.yaml --problem problem.json", "give either a CONFIG or --problem FILE"),
     "nothing to plan": ("plan", "give either a CONFIG or --problem FILE"),
     "a misspelt engine": ("plan --problem problem.json --engine gurobbi", "unknown engine 'gurobbi'; known: exact"),
-    "a file for a folder": ("run config.yaml --out trace.csv", "trace.csv cannot be created"),
+    "a file for a folder": (
+        "run config.yaml --out trace.csv",
+        "is no folder; a folder, or the name of a new one, is needed",
+    ),
     "a misspelt example": ("init quickstrt", "(did you mean quickstart?)"),
     "a real card for a simulated one": ("gpu list --gpu a100-80gb", "such as sim:a100-80gb"),
     "a seed in words": ("run config.yaml --seed x", "'--seed': a whole number is needed, not 'x'"),
