@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from migrator.commands.running import OnGpu, begin, warn_of_slow_plans
 from migrator.comparison import Fairness, MatchScore, matches_of, score_of, told_apart, with_hindsight
@@ -39,7 +39,26 @@ from planner.files.plan_file import plan_to_json
 from planner.files.strict import one_or_all
 from planner.policies.registry import policy_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Row = dict[str, Any]
+
+
+class Table(list[Row]):
+    """Rows of equal keys, the fields of ``--json``."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """A ``pandas.DataFrame`` with a row for each row, and a column for each key.
+
+        Raises:
+            MigratorError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - pandas may be absent, and loads for a second
+        except ImportError:
+            raise MigratorError("to_frame needs pandas: pip install pandas") from None
+        return pd.DataFrame(list(self))
 
 
 def load_config(path: str | Path, *, set: Mapping[str, object] | None = None) -> Config:  # noqa: A002 - as --set
@@ -99,20 +118,24 @@ class Run:
         """What it came to, as ``migrator report`` shows it."""
         return report_of(self.log)
 
-    def windows(self) -> list[Row]:
+    def to_frame(self) -> pd.DataFrame:
+        """Its :meth:`windows` as a ``pandas.DataFrame``."""
+        return self.windows().to_frame()
+
+    def windows(self) -> Table:
         """A row for each window and tenant: ``window``, ``tenant``, and the figures of ``report --json``."""
-        return [
+        return Table(
             {"window": window["window"], "tenant": tenant, **figures}
             for window in report_to_json(self.report)["windows"]
             for tenant, figures in window["tenants"].items()
-        ]
+        )
 
-    def seconds(self) -> list[Row]:
+    def seconds(self) -> Table:
         """A row for each second that is counted, and tenant: what became of the requests that arrived in it.
 
         ``goodput`` are those that were answered in time and right.
         """
-        return [
+        return Table(
             {
                 "second": second,
                 "tenant": tenant,
@@ -123,20 +146,20 @@ class Run:
             for place, second in enumerate(self._seconds_of(record.window))
             if not any(first <= second < end for first, end in record.blind)
             for tenant, counts in record.tenants.items()
-        ]
+        )
 
     def _seconds_of(self, window: int) -> range:
         window_s = round(self.log.header.window_s)
         return range(window * window_s, (window + 1) * window_s)
 
-    def instances(self) -> list[Row]:
+    def instances(self) -> Table:
         """A row for each instance that a tenant has held, in seconds of the run; ``None`` for an end that is open.
 
         One that tenants share has a row for each of them, and further rows from when others share it on. Empty where
         tenants had shares of a whole GPU, or turns on it.
         """
         begun = (instance for change in changes_in(self.log) for instance in change.begun)
-        return [
+        return Table(
             {
                 "instance": one.name,
                 "placement": one.placement,
@@ -148,7 +171,7 @@ class Run:
                 "gone_s": one.gone_s if math.isfinite(one.gone_s) else None,
             }
             for one in begun
-        ]
+        )
 
 
 def run(
@@ -227,6 +250,14 @@ class WindowPlan:
 
     planned: PlannedWindow
 
+    def __repr__(self) -> str:
+        """One line; ``planned`` has all of it."""
+        return f"WindowPlan(window={self.planned.window}, plan={self.planned.plan!r})"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Its :meth:`instances` as a ``pandas.DataFrame``."""
+        return self.instances().to_frame()
+
     def to_json(self) -> Row:
         """The plan as ``migrator plan --json`` prints it."""
         return plan_to_json(self.planned.plan)
@@ -248,10 +279,10 @@ class WindowPlan:
         """The same by the engine's word."""
         return self.planned.plan.claimed_gap
 
-    def instances(self) -> list[Row]:
+    def instances(self) -> Table:
         """A row for each instance that is to be held, in steps of the window, half-open."""
         first = self.planned.plan_from_step
-        return [
+        return Table(
             {
                 "placement": str(item.placement),
                 "tenant": one_or_all(item.owner.members),
@@ -261,7 +292,7 @@ class WindowPlan:
                 "end_step": first + item.end_step,
             }
             for item in self.planned.plan.lifetimes
-        ]
+        )
 
 
 def plan(
@@ -295,17 +326,26 @@ class Comparison:
     scores: tuple[MatchScore, ...]
     n_segments: int = 1
 
+    def __repr__(self) -> str:
+        """One line; ``scores`` has all of it."""
+        policies = ", ".join(dict.fromkeys(score.policy for score in self.scores))
+        return f"Comparison({len(self.scores)} scores of {policies}, n_segments={self.n_segments})"
+
     def to_json(self) -> Row:
         """As ``migrator compare --json`` prints it."""
         return comparison_to_json(self.scores, self.n_segments)
 
-    def rows(self) -> list[Row]:
+    def to_frame(self) -> pd.DataFrame:
+        """Its :meth:`rows` as a ``pandas.DataFrame``."""
+        return self.rows().to_frame()
+
+    def rows(self) -> Table:
         """A row for each policy, in the order asked for: its figures over all segments, and where requests went."""
-        return [
+        return Table(
             {key: value for key, value in one.items() if key not in ("account", "ahead")}
             | {cause: n for cause, n in one["account"].items() if cause != "goodput"}
             for one in self.to_json()["overall"]
-        ]
+        )
 
 
 def compare(

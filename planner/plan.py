@@ -331,6 +331,14 @@ class MigPlan:
     load_s: float = field(default=0.0, compare=False)
     salvage: float = 0.0
 
+    def __repr__(self) -> str:
+        """One line: what it is worth, not what it holds."""
+        figures = ("objective", "claimed_bound", "bound", "engine", "n_steps")
+        told = ", ".join(f"{name}={getattr(self, name)!r}" for name in figures)
+        n_held = len(self.schedules or self.lifetimes)
+        held = "schedules" if self.reconfiguration is Reconfiguration.PAPER else "lifetimes"
+        return f"MigPlan({self.status}, {told}, {n_held} {held})"
+
     @property
     def expected_goodput(self) -> float | None:
         """The objective without salvage: what the window itself is expected to earn; ``None`` without a plan."""

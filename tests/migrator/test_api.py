@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import migrator
+from migrator.api import Table
 from migrator.errors import ConfigError, LogError, MigratorError, StoppedError
 from migrator.views.as_json import report_to_json
 from tests.migrator.conftest import SMALL, WriteConfig, changed
@@ -72,6 +73,26 @@ def test_rows_are_those_of_the_report(write_config: WriteConfig, tmp_path: Path)
         assert sum(row[key] for row in seconds) == document["total"][key]
     assert {row["tenant"] for row in run.instances()} == {"vision", "language"}
     assert migrator.load_run(tmp_path / "run").instances() == run.instances()
+
+
+def test_values_print_as_one_line_and_become_frames(write_config: WriteConfig, tmp_path: Path) -> None:
+    config = migrator.load_config(write_config(SHORT | {"windows": 1}))
+    plan = migrator.plan(config)
+    run = migrator.run(config, out=tmp_path / "run")
+    table = migrator.compare(config, policies=["migrator", "static"])
+    for value in (plan, plan.planned.plan, run, table):
+        assert len(repr(value)) < 300
+        assert "\n" not in repr(value)
+    assert f"objective={plan.objective!r}" in repr(plan)
+    frames = ((plan, plan.instances()), (run, run.windows()), (table, table.rows()), (run.seconds(), run.seconds()))
+    for value, rows in frames:
+        assert value.to_frame().to_dict("list") == {key: [row[key] for row in rows] for key in rows[0]}
+
+
+def test_without_pandas_a_frame_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MigratorError, match=r"^to_frame needs pandas: pip install pandas$"):
+        Table([{"a": 1}]).to_frame()
 
 
 def test_a_plan_is_the_one_that_the_command_line_shows(write_config: WriteConfig, call) -> None:
