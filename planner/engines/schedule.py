@@ -198,6 +198,16 @@ class WindowFacts:
         """Ω."""
         return self.problem.epoch_steps
 
+    def borders(self, schedule: Schedule) -> set[int]:
+        """The steps in which these retrainings start and end, and slices become ours or others'."""
+        found = {step for retraining in schedule for step in (retraining.start_step, retraining.end_step)}
+        return found | {begin for begin, _, _ in self.problem.unavailable_spans[1:]}
+
+    def around(self, steps: Iterable[int]) -> set[int]:
+        """These steps and those an Ω before and after them, where the window has them."""
+        near = {step + shift for step in steps for shift in (-self.epoch_steps, 0, self.epoch_steps)}
+        return {step for step in near if 0 <= step < self.n_steps}
+
     @cached_property
     def running(self) -> PlacedSchedule[Placement]:
         """The retrainings in progress when the window opens; their outcome is option 0's."""

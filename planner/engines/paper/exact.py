@@ -104,7 +104,7 @@ def _exact(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_
         return without_room(problem, ENGINE, started_s)
     if np.isneginf(found.value):
         return without_plan(problem, Status.TIMEOUT, ENGINE, started_s, found.bound)
-    decisions = joint.path(found.answer)
+    decisions = joint.fullest_path(found.answer)
     assert decisions is not None
     value = value_of(joint.facts, decisions)
     # Up to here values were summed in another order.

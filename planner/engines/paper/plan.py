@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 
 from executor.mig import Multiset
+from planner.arrays import Floats
 from planner.counts import feasible_multisets, multiset_of, profiles_of, tenant_multisets
 from planner.engines.schedule import Incumbent, Schedule, WindowFacts, may_start, profiles_at
 from planner.plan import (
@@ -61,7 +62,13 @@ def initial_multisets(problem: Problem) -> tuple[Multiset | None, ...]:
 
 def value_of(facts: WindowFacts, decisions: Sequence[TenantDecision]) -> float:
     """Goodput and salvage in requests of the decisions, by the gain tables (rule 5)."""
-    steps, terms = np.arange(facts.n_steps), [facts.salvage(schedule_in(decisions))]
+    goodput = chain.from_iterable(goodput_of(facts, decisions).tolist())
+    return math.fsum((facts.salvage(schedule_in(decisions)), *goodput))
+
+
+def goodput_of(facts: WindowFacts, decisions: Sequence[TenantDecision]) -> Floats:
+    """What each tenant earns in each step, ``(n_tenants, n_steps)``."""
+    steps, found = np.arange(facts.n_steps), list[Floats]()
     for table, decision, initial in zip(facts.gains, decisions, initial_multisets(facts.problem), strict=True):
         assert table.changed is not None
         held = [table.column[multiset] for multiset in decision.held]
@@ -69,8 +76,8 @@ def value_of(facts: WindowFacts, decisions: Sequence[TenantDecision]) -> float:
         before = [held[0] if initial is None else table.column.get(initial, -1), *held[:-1]]
         gains = np.where(np.equal(held, before), table.steady[:, steps, held], table.changed[:, steps, held])
         own = gains[0] if decision.retraining is None else facts.along(decision.retraining, gains)
-        terms += own.tolist()
-    return math.fsum(terms)
+        found.append(own)
+    return np.array(found)
 
 
 def broken_rule(problem: Problem, decisions: Sequence[TenantDecision]) -> str | None:

@@ -16,8 +16,9 @@ from executor.mig import Multiset
 from planner.arrays import Floats, Int64s, Ints, agreeing
 from planner.counts import codes_fit, codes_of, codes_of_states, joint_states, multiset_of, tenant_multisets
 from planner.engines.paper.kernel import along
-from planner.engines.paper.plan import Decisions, TenantDecision, initial_multisets
+from planner.engines.paper.plan import Decisions, TenantDecision, goodput_of, initial_multisets
 from planner.engines.schedule import Schedule, WindowFacts, profiles_at
+from planner.engines.ties import SHARES, costs_nobody, with_reserves
 from planner.levels import levels_of, lowered
 
 Course = tuple[Ints, Int64s, Ints, Floats, Int64s]
@@ -104,6 +105,19 @@ class JointStates:
             TenantDecision(tuple(multisets[self.states[row, m]] for row in rows), by_tenant.get(m))
             for m, multisets in enumerate(self.multisets)
         )
+
+    def fullest_path(self, schedule: Schedule) -> Decisions | None:
+        """The best path that has most in reserve (``ties``); ``None`` if some step has no room."""
+        path = self.path(schedule)
+        if path is None:
+            return None
+        known = goodput_of(self.facts, path).sum(axis=1)
+        for share in SHARES:
+            other = JointStates(with_reserves(self.facts, share)).path(schedule)
+            assert other is not None
+            if costs_nobody(goodput_of(self.facts, other).sum(axis=1), known):
+                return other
+        return path
 
     def _along(self, course: Course, table: Floats) -> Floats:
         return along(self.steady, self.loss, self.group, *course, self.opening, table)

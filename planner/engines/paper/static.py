@@ -115,7 +115,7 @@ def search_of(facts: WindowFacts) -> StaticSearch[str]:
 def candidates(joint: JointStates, initial: MigPlan | None) -> list[Incumbent[Decisions]]:
     """The plans that greedy knows, each with its value recomputed from its decisions."""
     facts, best = joint.facts, max(dict.fromkeys(schedules_to_try(joint)), key=joint.value, default=None)
-    found = [] if best is None else [joint.path(best)]
+    found = [] if best is None else [joint.fullest_path(best)]
     found += [] if initial is None else [decisions_of(facts.problem, initial)]
     return [Incumbent(value_of(facts, own), own) for own in found if own is not None]
 

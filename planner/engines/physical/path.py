@@ -279,11 +279,8 @@ class HeldSetPath:
         facts = self._facts
         stride, steps = self._stride, np.arange(facts.n_steps)
         considered = (steps - facts.first_step) % stride == 0
-        borders = {step for retraining in schedule for step in (retraining.start_step, retraining.end_step)}
-        borders |= {begin for begin, _, _ in facts.problem.unavailable_spans[1:]}
-        for border in borders if stride > 1 else ():
-            prepared = (border, border - facts.epoch_steps, border + facts.epoch_steps)
-            considered[[step for step in prepared if 0 <= step < facts.n_steps]] = True
+        if stride > 1:
+            considered[list(facts.around(facts.borders(schedule)))] = True
         considered &= steps >= (1 if facts.is_free else facts.first_step)
         return np.where(considered, np.cumsum(considered) - 1, -1)
 

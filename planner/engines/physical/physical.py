@@ -21,7 +21,8 @@ from planner.arrays import Floats
 from planner.budget import Budget
 from planner.engines.answer import Engine
 from planner.engines.effort import Meter
-from planner.engines.physical.plan import retrainings_in, tidied, with_held
+from planner.engines.physical.fullest import fullest
+from planner.engines.physical.plan import retrainings_in, with_held
 from planner.engines.physical.search import Search
 from planner.engines.prices import rounded
 from planner.engines.schedule import PlacedSchedule, WindowFacts, earliest_schedule, may_start
@@ -86,7 +87,7 @@ def _prices_of(problem: Problem, plan: MigPlan | None) -> Floats | None:
 
 
 def _with_plan(search: Search, best: PlacedSchedule[Placement], begin_s: float) -> MigPlan:
-    held, prices = tidied(search.facts, search.held, best), search.prices
+    held, prices = fullest(search.facts, search.held, best), search.prices
     work = (("schedules", search.meter.n_counted), ("placed_schedules", search.meter.n_placed))
     plan = with_held(search.facts, held, best, search.bound, ENGINE, begin_s, work)
     if not np.isfinite(prices.bound):

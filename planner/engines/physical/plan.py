@@ -7,17 +7,22 @@ found them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from executor.mig import Placement
+from planner.arrays import Floats
 from planner.by_hand import inference, retraining
 from planner.counts import large_enough_profiles
 from planner.course import Course, held_by_step
 from planner.engines.physical.held_sets import Entry, Held
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
-from planner.engines.schedule import TOLERANCE, PlacedSchedule, WindowFacts, above
+from planner.engines.schedule import PlacedSchedule, WindowFacts, above
+from planner.engines.ties import reserve
 from planner.plan import Lifetime, MigPlan, salvage_of, with_plan
 from planner.problem import Owner, Problem, Retraining, Task
 
@@ -63,40 +68,66 @@ def with_held(
 def tidied(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> Held:
     """What may be held instead with fewer changes, worth as much beside these retrainings or more.
 
-    Among plans of one value an engine takes any. Here an epoch is left out if what was held before it, or what comes
+    Among plans of one value a search takes any. Here an epoch is left out if what was held before it, or what comes
     after the next one, does as well in its place. What an epoch drops is kept if it may stand until an epoch that wants
-    it back, or to the window's end, where the next window finds it. Each step is taken only if the value, worked out
-    anew, is not lower.
+    it back, or to the window's end, where the next window finds it. Each step is taken only if neither the value,
+    worked out anew, nor what is held in reserve (``ties``) is lower.
     """
-    least = objective(facts, lifetimes(facts, held, placed))
-    least -= TOLERANCE * abs(least)
+    least = worth(facts, held, placed)
     last: Held | None = None
     while held != last:
         last, number = held, len(held) - 1
         while number > 0:
-            others = (other for other in _simpler(held, number) if _may_hold(facts, other, placed))
-            found = next((o for o in others if objective(facts, lifetimes(facts, o, placed)) >= least), None)
+            others = (other for other in _simpler(held, number) if may_hold(facts, other, placed))
+            found = next((other for other in others if worth(facts, other, placed).is_as_good_as(least)), None)
             held, number = (held, number - 1) if found is None else (found, min(number, len(found) - 1))
     return held
 
 
+class Worth(NamedTuple):
+    """What a plan is worth.
+
+    Attributes:
+        objective: Goodput and salvage in requests.
+        reserve: What its instances have in reserve (``ties``), which tells plans of one objective apart.
+        goodput: Of the objective each tenant's goodput, ``(n_tenants,)``.
+    """
+
+    objective: float
+    reserve: float
+    goodput: Floats
+
+    def is_as_good_as(self, other: Worth) -> bool:
+        """Whether neither is lower."""
+        return above(self.objective) >= other.objective and above(self.reserve) >= other.reserve
+
+
+def worth(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> Worth:
+    """What it is worth to hold these sets beside these retrainings."""
+    problem, found = facts.problem, lifetimes(facts, held, placed)
+    own = [*_courses(facts, found)]
+    goodput = np.array([course.goodput.sum() for course in own])
+    reserves = (reserve(problem, course.tenant, problem.step_s * course.capability_rps) for course in own)
+    return Worth(_objective(facts, found, own), float(sum(map(np.sum, reserves))), goodput)
+
+
 def _simpler(held: Held, number: int) -> Iterator[Held]:
     """Ways to hold less differently around an epoch."""
-    yield _merged((*held[:number], *held[number + 1 :]))  # what was held before it lasts on
+    yield merged((*held[:number], *held[number + 1 :]))  # what was held before it lasts on
     if number + 1 < len(held):  # what the next one asks for comes at once
-        yield _merged((*held[:number], (held[number][0], held[number + 1][1]), *held[number + 2 :]))
+        yield merged((*held[:number], (held[number][0], held[number + 1][1]), *held[number + 2 :]))
     for entry in sorted(held[number - 1][1] - held[number][1], key=lambda entry: entry[0].sort_key):
         back = next((later for later in range(number, len(held)) if entry in held[later][1]), len(held))
         kept = ((step, entries | {entry}) for step, entries in held[number:back])
-        yield _merged((*held[:number], *kept, *held[back:]))
+        yield merged((*held[:number], *kept, *held[back:]))
 
 
-def _merged(held: Held) -> Held:
+def merged(held: Held) -> Held:
     """Without epochs at which nothing changes."""
     return (held[0], *(now for last, now in pairwise(held) if now[1] != last[1]))
 
 
-def _may_hold(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> bool:
+def may_hold(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> bool:
     """Whether each set, while it is held, serves everybody and leaves retrainings, and what is not ours, alone."""
     problem = facts.problem
     needs = [set(large_enough_profiles(problem, tenant)) for tenant in problem.tenants]
@@ -149,11 +180,18 @@ def retrainings_in(problem: Problem, plan: MigPlan) -> PlacedSchedule[Placement]
 
 def objective(facts: WindowFacts, found: Sequence[Lifetime]) -> float:
     """Goodput and salvage in requests of the lifetimes, by the gain tables."""
-    values = [salvage_of(facts.problem, (), found)]
+    return _objective(facts, found, _courses(facts, found))
+
+
+def _objective(facts: WindowFacts, found: Sequence[Lifetime], own: Iterable[Course]) -> float:
+    goodput = chain.from_iterable(course.goodput.tolist() for course in own)
+    return math.fsum((salvage_of(facts.problem, (), found), *goodput))
+
+
+def _courses(facts: WindowFacts, found: Sequence[Lifetime]) -> Iterator[Course]:
     for tenant, table in zip(facts.problem.tenants, facts.gains, strict=True):
         own = [item for item in found if tenant.name in item.owner.members]
-        values += Course(facts.problem, tenant, table, own).goodput.tolist()
-    return math.fsum(values)
+        yield Course(facts.problem, tenant, table, own)
 
 
 def _inference(facts: WindowFacts, held: Held) -> Iterator[Lifetime]:

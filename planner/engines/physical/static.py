@@ -24,6 +24,7 @@ from executor.mig import Placement
 from planner.arrays import Bools, Floats, Int64s
 from planner.budget import Budget
 from planner.engines.answer import Engine, relaxed_bound
+from planner.engines.physical.fullest import fullest
 from planner.engines.physical.held_sets import HeldSets
 from planner.engines.physical.nodes import nodes_of
 from planner.engines.physical.path import HeldSetPath
@@ -56,7 +57,7 @@ def _greedy(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started
     chosen = static_schedule(facts) or greedy_schedule(facts, paths)
     if chosen is None:
         return without_plan(facts.problem, Status.TIMEOUT, "greedy", started_s, bound)
-    held = held_along(paths.path(chosen.answer), nodes)
+    held = fullest(facts, held_along(paths.path(chosen.answer), nodes), chosen.answer)
     return with_held(facts, held, chosen.answer, bound, "greedy", started_s)
 
 
