@@ -9,19 +9,24 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz.judge import MOST_CPU_S, Verdict, judged, kind_of, originals_of
 
-HANGS_S = 120.0
-"""Seconds of the wall clock after which a case is given up, and its process with it."""
+HANGS_CPU_S = 120.0
+"""CPU seconds after which a case is given up, and its process with it: a busy machine does not change them."""
+
+HANGS_S = 1200.0
+"""Seconds of the wall clock after which a case that waits, or a process of its own, is given up as well."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,12 +78,24 @@ def _work(options: Any) -> int:
     for number in sorted(_todo(options)):
         if number % options.jobs == options.worker:
             begun.write_text(str(number))
-            faulthandler.dump_traceback_later(HANGS_S, exit=True)
-            verdict = judged(options.seed, number, originals)
-            faulthandler.cancel_dump_traceback_later()
+            with given_up_if_it_hangs():
+                verdict = judged(options.seed, number, originals)
             _keep(path, _timed(verdict))
     begun.unlink(missing_ok=True)
     return 0
+
+
+@contextmanager
+def given_up_if_it_hangs() -> Iterator[None]:
+    """Ends this process after ``HANGS_CPU_S`` or ``HANGS_S`` inside, and shows where it was."""
+    faulthandler.register(signal.SIGPROF, chain=True)  # shows where; then the signal ends the process
+    faulthandler.dump_traceback_later(HANGS_S, exit=True)
+    signal.setitimer(signal.ITIMER_PROF, HANGS_CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _timed(verdict: Verdict) -> Verdict:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +53,18 @@ def test_an_escape_sequence_is_noticed(originals: Originals, monkeypatch: pytest
 def test_a_case_can_be_made_again(originals: Originals) -> None:
     one, again = (judged(SEED, A_REPORT, originals, in_process=True) for _ in range(2))
     assert (one.arguments, one.err, one.code) == (again.arguments, again.err, again.code)
+
+
+SPINS = """
+from tests.fuzz import __main__ as fuzz
+fuzz.HANGS_CPU_S = 0.1
+with fuzz.given_up_if_it_hangs():
+    sum(range(10**15))
+"""
+
+
+def test_a_case_that_spins_is_given_up_by_its_cpu_time_and_shows_where() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SPINS], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, "line 5 in <module>" in ended.stderr) == (-signal.SIGPROF, True)
