@@ -850,12 +850,13 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
     """Tenants exist, placements form a layout, and steps are possible."""
     if state.next_epoch_step < 0:
         raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
+    for index, held in enumerate(state.held):  # all of them first, as `heirs` are found for all at once
+        for name in held.members:
+            _found(problem.tenant, name, f"initial.held[{index}]")
+            if held.members.count(name) > 1:
+                raise ProblemError(f"initial.held[{index}] names {name} twice")
     for index, held in enumerate(state.held):
         where = f"initial.held[{index}]"
-        for name in held.members:
-            _found(problem.tenant, name, where)
-            if held.members.count(name) > 1:
-                raise ProblemError(f"{where} names {name} twice")
         _check_step(
             f"{where}: {held.placement}'s serve_step", held.serve_step, 0, state.next_epoch_step, "next_epoch_step"
         )

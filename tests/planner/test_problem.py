@@ -160,6 +160,12 @@ def test_a_problem_outside_the_format_is_refused(changes: dict[str, object], mes
             r"initial.held\[0\]: 'x' is no tenant of the problem; those are resnet50",
         ),
         (
+            PhysicalState(
+                tuple(HeldInstance(GPU.placement(f"1g.5gb@{s}"), name, 0) for s, name in enumerate(("resnet50", "x")))
+            ),
+            r"initial.held\[1\]: 'x' is no tenant of the problem; those are resnet50",
+        ),
+        (
             PhysicalState((HeldInstance(GPU.placement("1g.5gb@0"), "resnet50", 2),), (), 1),
             r"initial.held\[0\]: 1g.5gb@0's serve_step is 2; 0 to next_epoch_step \(1\) is allowed",
         ),
