@@ -147,7 +147,7 @@ def _faults(model: GpuModel) -> Iterator[tuple[str, str]]:
         if profile.name in [other.name for other in model.profiles[:number]]:
             yield f"profiles.{number}.name", f"{profile.name} stands there twice"
     if (n_layouts := _n_layouts(model)) > MOST_LAYOUTS:
-        yield "profiles", f"they make {n_layouts} layouts; at most {MOST_LAYOUTS} are allowed"
+        yield "profiles", f"they make {n_layouts:,} layouts; at most {MOST_LAYOUTS:,} are allowed"
 
 
 def _faults_of(profile: Profile, model: GpuModel) -> Iterator[tuple[str, str]]:

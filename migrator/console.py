@@ -116,7 +116,7 @@ def _print_line(heading: str, message: str) -> None:
 
 def counted(number: int, noun: str) -> str:
     """The number with its noun, ``1 GPU`` or ``2 GPUs``."""
-    return f"{number} {noun}{'s' if number != 1 else ''}"
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def print_json(value: Mapping[str, object]) -> None:

@@ -62,7 +62,7 @@ class Attainment:
         if self.is_met or self.floor is None:
             return f"{self.tenant}: {_percent(self.share)} in time"
         if self.floor.per is Per.WINDOW:
-            owed = f", with {self.floor.due:+.6g} requests due from before" if self.floor.due else ""
+            owed = f", with {self.floor.due:+,.6g} requests due from before" if self.floor.due else ""
             return f"{self.tenant}: {_percent(self.share)} in time of {_percent(self.floor.share)} asked for{owed}"
         n = len(self.missed_steps)
         return (
@@ -88,7 +88,7 @@ def required(floor: AttainmentFloor, table: GainTable) -> float:
 
 def out_of_reach(floor: AttainmentFloor, share: float | None, *, is_reached: bool) -> str:
     """That no plan keeps a floor per window, and the share that some plan has, or that none exceeds, if any arrive."""
-    due = f" with {floor.due:+.6g} requests due from before" if floor.due else ""
+    due = f" with {floor.due:+,.6g} requests due from before" if floor.due else ""
     return (
         f"no plan answers {_percent(floor.share)} of its requests in time over the window{due}; "
         f"its best reachable share is {'' if is_reached else 'at most '}{_percent(share)}"

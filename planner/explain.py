@@ -369,7 +369,7 @@ def _reason(
         verdict = (
             "if it keeps the floors of in-time answers" if problem.has_floors else "the plan is not the best there is"
         )
-        return f"Another layout would be {better:.2f} requests better {until}: {verdict}."
+        return f"Another layout would be {better:,.2f} requests better {until}: {verdict}."
     if stretch.before not in (None, stretch.held):
         before = next((choice for choice in others if BEFORE in choice.roles), None)
         return f"The plan changes here{_why_it_changes(problem, held, before, until)}"
@@ -379,8 +379,8 @@ def _reason(
         return f"The plan stays: no layout that fits earns more {until}."
     cost = float(layouts.switching[richest]) - held.switching
     return (
-        f"The plan stays: the layout that earns most {until} would bring {more:.2f} requests more, but changing to it "
-        f"{'' if is_last else 'and on from it '}takes away {cost:.2f}."
+        f"The plan stays: the layout that earns most {until} would bring {more:,.2f} requests more, but changing to it "
+        f"{'' if is_last else 'and on from it '}takes away {cost:,.2f}."
     )
 
 
@@ -391,8 +391,8 @@ def _why_it_changes(problem: Problem, held: LayoutChoice, before: LayoutChoice |
     less, cost = held.stretch_goodput - before.stretch_goodput, held.switching - before.switching
     if less <= 0:
         return (
-            f" for what follows: what was held before would earn {-less:.2f} requests more "
-            f"{until}, but the change to what is held then would take away {-cost:.2f} more."
+            f" for what follows: what was held before would earn {-less:,.2f} requests more "
+            f"{until}, but the change to what is held then would take away {-cost:,.2f} more."
         )
-    price = f"changing takes away {cost:.2f}" if cost > 0 else f"the change then would take away {-cost:.2f} more"
-    return f": what was held before would earn {less:.2f} requests less {until}; {price}."
+    price = f"changing takes away {cost:,.2f}" if cost > 0 else f"the change then would take away {-cost:,.2f} more"
+    return f": what was held before would earn {less:,.2f} requests less {until}; {price}."

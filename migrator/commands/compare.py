@@ -152,8 +152,8 @@ def _scores(matches: Sequence[Match], n_processes: int) -> tuple[MatchScore, ...
     scores: dict[int, MatchScore] = {}
     console = progress()
     prepare = partial(keep_traces, kept_traces())
-    with Processes(n_processes, prepare) as processes, console.status(f"simulating 0 of {len(matches)}") as status:
+    with Processes(n_processes, prepare) as processes, console.status(f"simulating 0 of {len(matches):,}") as status:
         for index, score in processes.each(score_of, matches):
             scores[index] = score
-            status.update(f"simulating {len(scores)} of {len(matches)}")
+            status.update(f"simulating {len(scores):,} of {len(matches):,}")
     return tuple(scores[index] for index in range(len(matches)))

@@ -339,7 +339,7 @@ def _print(found: Sequence[Figure], record: Record, label: str) -> None:
     for figure in sorted(found, key=lambda one: (models.index(one.stage.model), one.stage.load.strategy is not None)):
         stage = figure.stage
         batch = str(stage.load.batch) if stage.load.strategy is None else f"train {stage.load.batch}"
-        times = (f"{1000 * seconds:.2f}" for seconds in (figure.mean_s, figure.median_s, figure.p95_s))
+        times = (f"{1000 * seconds:,.2f}" for seconds in (figure.mean_s, figure.median_s, figure.p95_s))
         table.add_row(
             escape(stage.model), figure.profile, str(stage.processes), batch, *times, f"{figure.rate_rps:,.1f}"
         )
@@ -413,7 +413,7 @@ class _Progress(View):
     def _left(self) -> str:
         n_left = self._n_stages - self._n_done
         each_s = (time.monotonic() - self._begin_s) / self._n_timed if self._n_timed else 1.5 * self._seconds
-        return f"about {n_left * each_s:.0f} s left" if n_left else "done"
+        return f"about {n_left * each_s:,.0f} s left" if n_left else "done"
 
 
 def _rate_text(found: tuple[Stretch, ...] | str) -> str:

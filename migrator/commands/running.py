@@ -434,7 +434,7 @@ def warn_of_slow_plans(log: ReadLog) -> None:
         what = "they came later than planned" if is_real else "on this machine they would come later than simulated"
         warn(
             f"{len(slow_s)} {plans} longer than the {charged_s:g} s charged (planner.planning_s), up to "
-            f"{slow_s[slowest]:.1f} s in window {slowest}: {what}"
+            f"{slow_s[slowest]:,.1f} s in window {slowest}: {what}"
         )
 
 
@@ -450,6 +450,6 @@ def _warn_of_late_plans(log: ReadLog) -> None:
         worst = max(late_s, key=lambda window: late_s[window])
         plans = "1 plan was" if len(late_s) == 1 else f"{len(late_s)} plans were"
         warn(
-            f"{plans} there later than estimates.delay_s and planner.planning_s say, up to {late_s[worst]:.1f} s in "
+            f"{plans} there later than estimates.delay_s and planner.planning_s say, up to {late_s[worst]:,.1f} s in "
             f"window {worst}: what they change before that comes late"
         )

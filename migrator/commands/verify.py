@@ -144,7 +144,7 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
         else:
             print_verification(name, item.verification, may_miss_floors=item.tells_floors)
     if anew and not as_json:
-        output().print(f"of {counted(len(anew), 'plan')} of windows' rests, {n_posed} posed anew and checked")
+        output().print(f"of {counted(len(anew), 'plan')} of windows' rests, {n_posed:,} posed anew and checked")
     if not any(item.is_planned for item in checked):
         raise MigratorError(f"{folder}: holds no plan to check; {checked[0].reason if checked else 'no window began'}")
     for item in checked:
@@ -169,19 +169,18 @@ def print_verification(name: str, found: Verification, *, may_miss_floors: bool 
             console.print(f"  {escape(str(item))}")
         return
     objective, salvage = found.objective or 0.0, found.salvage
-    beyond = f", and {salvage:.10g} of salvage" if salvage else ""
-    console.print(f"{escape(name)} is valid: goodput {objective - salvage:.10g} requests{beyond}")
+    beyond = f", and {salvage:,.10g} of salvage" if salvage else ""
+    console.print(f"{escape(name)} is valid: goodput {objective - salvage:,.10g} requests{beyond}")
     if found.bound is None:
         console.print("  gap          –: it has no certificate that proves a bound")
     else:
-        console.print(f"  gap          {_percent(found.gap)}: by its certificate no plan exceeds {found.bound:.10g}")
+        console.print(f"  gap          {_percent(found.gap)}: by its certificate no plan exceeds {found.bound:,.10g}")
     if found.claimed_bound is None:
         console.print("  claimed gap  –: the plan states no bound")
     else:
         proof = "" if found.is_claim_proven else "; only its engine's word stands for that"
-        console.print(
-            f"  claimed gap  {_percent(found.claimed_gap)}: it says that none exceeds {found.claimed_bound:.10g}{proof}"
-        )
+        says = f"it says that none exceeds {found.claimed_bound:,.10g}{proof}"
+        console.print(f"  claimed gap  {_percent(found.claimed_gap)}: {says}")
 
 
 def _percent(gap: float | None) -> str:

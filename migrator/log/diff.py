@@ -277,7 +277,7 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterat
 
 def _left_out(one: ReadLog, other: ReadLog, names: Sequence[Sequence[str]], n_blind: int) -> Iterator[str]:
     if n_blind:
-        yield f"{n_blind} seconds in which it is not known what stood on one of the GPUs"
+        yield f"{n_blind:,} seconds in which it is not known what stood on one of the GPUs"
     for log, own, others in ((one, names[0], names[1]), (other, names[1], names[0])):
         for name in own:
             if name not in others:
@@ -358,5 +358,5 @@ def _why(cause: GainCause, models: Sequence[Sequence[NewModel]], able: Sequence[
     if cause.row in ("capacity", "reconfiguration", "forecast"):
         means = [np.nan_to_num(own.could[seconds]).mean() for own in able]
         if round(means[0]) != round(means[1]):
-            return f"what served could answer {means[0]:.0f} requests a second instead of {means[1]:.0f}"
+            return f"what served could answer {means[0]:,.0f} requests a second instead of {means[1]:,.0f}"
     return ""

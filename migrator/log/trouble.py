@@ -84,9 +84,8 @@ class Blind:
     reason: str
 
     def __str__(self) -> str:
-        when = (
-            f"from second {self.from_s:.1f} on" if self.to_s is None else f"second {self.from_s:.1f} to {self.to_s:.1f}"
-        )
+        begin = f"{self.from_s:,.1f}"
+        when = f"from second {begin} on" if self.to_s is None else f"second {begin} to {self.to_s:,.1f}"
         return f"{when}: {self.reason}"
 
 

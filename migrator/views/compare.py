@@ -44,7 +44,7 @@ def far_from_plans(scores: Sequence[MatchScore]) -> list[str]:
         if own:
             score, farthest = max(own, key=lambda pair: abs(pair[1].points))
             where = f"{score.workload}, segment {score.segment}, " if len(scores) > len(found) else ""
-            more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
+            more = f" (and {len(own) - 1:,} more)" if len(own) > 1 else ""
             lines.append(f"{shown(policy)}: {where}{farthest}{more}")
     return lines
 
@@ -53,7 +53,7 @@ def extent(scores: Sequence[MatchScore], stride_s: int | None = None) -> str:
     """How much was simulated: segments, windows and requests, which are the same for every policy."""
     first = scores[0]
     n_segments, n_windows = len({(score.workload, score.segment) for score in scores}), len(first.totals)
-    segments = "one segment" if n_segments == 1 else f"{n_segments} segments"
+    segments = "one segment" if n_segments == 1 else f"{n_segments:,} segments"
     segments += "" if stride_s is None else f", {stride_s} s from one begin to the next,"
     n_requests = sum(score.total.arrivals for score in scores if score.policy == first.policy)
     return f"{segments} of {counted(n_windows, 'window')}, {n_requests:,} requests"
@@ -134,7 +134,7 @@ def _cells(item: Standing, has_reference: bool) -> list[str]:
         _number(total.accuracy_pct),
         _number(_percent(item.gap_closed), 0),
         _number(_percent(item.relative_gain), sign=True),
-        str(item.n_changes),
+        f"{item.n_changes:,}",
     ]
     return [*cells, _ahead_text(item.ahead)] if has_reference else cells
 
@@ -152,4 +152,4 @@ def _percent(share: float | None) -> float | None:
 
 
 def _number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
-    return "" if value is None else f"{value:{'+' if sign else ''}z.{digits}f}"
+    return "" if value is None else f"{value:{'+' if sign else ''}z,.{digits}f}"

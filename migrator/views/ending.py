@@ -61,10 +61,10 @@ def print_retrainings(log: ReadLog, console: Console) -> None:
     for name in trained:
         own = [one for one in found if one.tenant == name]
         told = [
-            f"{one.at_s:.0f} s {100 * one.before:.1f} → {100 * one.after:.1f}{' (in part)' if one.is_part else ''}"
+            f"{one.at_s:,.0f} s {100 * one.before:.1f} → {100 * one.after:.1f}{' (in part)' if one.is_part else ''}"
             for one in own[:MOST_RETRAININGS]
         ]
-        more = [f"and {len(own) - len(told)} more"] if len(own) > len(told) else []
+        more = [f"and {len(own) - len(told):,} more"] if len(own) > len(told) else []
         console.print(f"  {escape(name)}: {', '.join([*told, *more]) or 'none ended'}")
 
 

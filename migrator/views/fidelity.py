@@ -45,7 +45,7 @@ def _cells(one: Nearness) -> list[str]:
     style = "" if one.is_near or not one.arrivals else "[yellow]"
     points, pct = _signed(one.in_time_points), _signed(one.goodput_pct)
     return [
-        str(one.arrivals),
+        f"{one.arrivals:,}",
         *(_share(value, one.arrivals) for value in (one.live_in_time, one.simulated_in_time)),
         f"{style}{points}",
         *(_share(value, one.arrivals) for value in (one.live_goodput, one.simulated_goodput)),
@@ -76,8 +76,8 @@ def _lines(run: LiveFidelity) -> list[str]:
     if facts.sent_late_s is not None:
         _, p99_s, worst_s = facts.sent_late_s
         found.append(
-            f"sent late by the generator itself{part}, which is not simulated: {1000 * p99_s:.1f} ms at the 99th "
-            f"percentile, at most {1000 * worst_s:.0f} ms"
+            f"sent late by the generator itself{part}, which is not simulated: {1000 * p99_s:,.1f} ms at the 99th "
+            f"percentile, at most {1000 * worst_s:,.0f} ms"
         )
     if facts.of_others:
         found.append(

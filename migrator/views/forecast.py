@@ -61,8 +61,8 @@ def _print_heading(evaluation: Evaluation, console: Console) -> None:
     n_origins = max((trials.origins.size for trials in evaluation.trials.values()), default=0)
     console.print(
         f"[bold]{escape(series.name)}[/]: {series.n_seconds:,} s of {_tenants(series.tenants)}, mean "
-        f"{series.rates_rps.mean():.4g}/s; tested from second {series.first_s + terms.first_origin(series):,} on: "
-        f"{n_origins} windows of {terms.window_s} s, one every {terms.stride(series)} s, from "
+        f"{series.rates_rps.mean():,.4g}/s; tested from second {series.first_s + terms.first_origin(series):,} on: "
+        f"{n_origins:,} windows of {terms.window_s} s, one every {terms.stride(series)} s, from "
         f"{evaluation.history} before"
     )
     for note in evaluation.notes:
@@ -84,7 +84,7 @@ def _print_tables(found: Mapping[str, Scored], console: Console) -> None:
 
 def _overall_table(found: Mapping[str, Scored]) -> Table:
     each = found.values()
-    columns = [("MAE\n/s", _cells([own.overall.mae_rps for own in each], "{:.3g}"))]
+    columns = [("MAE\n/s", _cells([own.overall.mae_rps for own in each], "{:,.3g}"))]
     for wape, pinball, scores in (
         ("WAPE\n%", "pinball", [own.overall for own in each]),
         ("total:\nWAPE %", "total:\npinball", [own.total for own in each]),
@@ -258,7 +258,7 @@ def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
             figure.update_yaxes(range=[0, 102], row=row, col=column)
     figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=1)
     figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=2)
-    figure.update_yaxes(rangemode="tozero", col=1)
+    figure.update_yaxes(rangemode="tozero", separatethousands=True, col=1)
     figure.update_annotations(font_size=12)
     figure.update_layout(template="simple_white", width=1150, height=120 + 280 * len(groups), margin={"t": 60})
     return figure
@@ -286,8 +286,8 @@ def print_fit(folder: Path, method: str, curve: Sequence[Check], console: Consol
     console.print(f"[bold]{escape(method)}[/] in {escape(str(folder))}: {curve[-1].update:,} updates", soft_wrap=True)
     _print_strip("held out", losses, float(losses.max()), console)
     console.print(
-        f"{'':>8} pinball loss {curve[0].held_out:.4f} after {curve[0].update} updates, least {best.held_out:.4f} "
-        f"after {best.update}, whose weights are kept; {curve[-1].held_out:.4f} at the end",
+        f"{'':>8} pinball loss {curve[0].held_out:.4f} after {curve[0].update:,} updates, least {best.held_out:.4f} "
+        f"after {best.update:,}, whose weights are kept; {curve[-1].held_out:.4f} at the end",
         style="dim",
         soft_wrap=True,
     )
@@ -376,7 +376,7 @@ def print_shown(shown: ShownForecast, console: Console) -> None:
         top = max(float(values[:, tenant].max(initial=0.0)) for values in rows.values())
         for label, values in rows.items():
             _print_strip(label, values[:, tenant], top, console)
-        console.print(f"{'':>8} 0 to {top:.4g}/s", style="dim")
+        console.print(f"{'':>8} 0 to {top:,.4g}/s", style="dim")
 
 
 _LABEL = 10
@@ -484,7 +484,7 @@ def _window_figure(shown: ShownForecast) -> Figure:
         line(before_s, shown.past_rps[-n_past:, tenant], "before", _GREY)
         line(window_s, shown.came_rps[:, tenant], "came", _BLACK)
         line(window_s, forecast.mean_rps[:, tenant], "mean", VALUES[0], 2.5)
-    figure.update_xaxes(title_text="second of the run", row=len(shown.tenants))
-    figure.update_yaxes(title_text="requests/s", rangemode="tozero")
+    figure.update_xaxes(title_text="second of the run", separatethousands=True, row=len(shown.tenants))
+    figure.update_yaxes(title_text="requests/s", rangemode="tozero", separatethousands=True)
     figure.update_layout(template="simple_white", height=100 + 260 * len(shown.tenants), margin={"t": 50})
     return figure

@@ -484,9 +484,9 @@ def _outcome_text(outcome: PointOutcome) -> str:
     if outcome.reason is not None:
         lines.append(escape(outcome.reason))
     if outcome.goodput is not None and outcome.goodput_pct is not None:
-        lines.append(f"goodput {outcome.goodput:.0f} requests, {outcome.goodput_pct:.2f} % of {outcome.arrivals:.0f}")
+        lines.append(f"goodput {outcome.goodput:,.0f} requests, {outcome.goodput_pct:.2f} % of {outcome.arrivals:,.0f}")
     if outcome.salvage is not None:
-        lines.append(f"salvage {outcome.salvage:.0f} requests beyond the window")
+        lines.append(f"salvage {outcome.salvage:,.0f} requests beyond the window")
     if outcome.slo_attainment_pct is not None:
         lines.append(f"planned in time {outcome.slo_attainment_pct:.2f} %")
     if outcome.goodput is not None:
@@ -513,7 +513,7 @@ def _lay_out_grid(figure: Figure, roles: _Roles) -> None:
         showlegend=True,
         legend_title_text="" if roles.colour is None else escape(roles.colour.name),
     )
-    figure.update_xaxes(title_text=roles.x_title, row=len(_MEASURES))
+    figure.update_xaxes(title_text=roles.x_title, separatethousands=True, row=len(_MEASURES))
     if not roles.is_numeric:
         names = [choice.text for choice in roles.x.choices]
         figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)

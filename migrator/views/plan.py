@@ -106,15 +106,15 @@ def _figures(
 ) -> Table:
     table = Table.grid(padding=(0, 2), pad_edge=True)
     most, objective, goodput = problem.most_goodput, plan.objective or 0.0, plan.expected_goodput or 0.0
-    share = f", {100 * goodput / most:.2f} % of the {most:.2f} that arrive" if most > 0 else ""
-    table.add_row("goodput", f"[bold]{goodput:.2f}[/] requests expected{share}")
+    share = f", {100 * goodput / most:.2f} % of {most:,.2f} arrivals" if most > 0 else ""
+    table.add_row("goodput", f"[bold]{goodput:,.2f}[/] requests expected{share}")
     if plan.salvage:
-        table.add_row("salvage", f"{plan.salvage:.2f} requests beyond the window: {objective:.2f} in all")
+        table.add_row("salvage", f"{plan.salvage:,.2f} requests beyond the window: {objective:,.2f} in all")
     for word, gap, bound, by in (
         ("gap", plan.gap, plan.bound, "by its certificate"),
         ("claimed gap", plan.claimed_gap, plan.claimed_bound, "by its engine's word"),
     ):
-        said = "–: nothing is proven" if gap is None else f"{_percent(gap)}: {by} no plan exceeds {bound:.2f}"
+        said = "–: nothing is proven" if gap is None else f"{_percent(gap)}: {by} no plan exceeds {bound:,.2f}"
         table.add_row(word, said)
     if problem.has_floors:
         table.add_row("in time", ", ".join(map(_promised, attainments(problem, plan))))
@@ -147,7 +147,7 @@ def _loading(plan: MigPlan) -> str:
 
 
 def _work(plan: MigPlan) -> str:
-    done = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in plan.work)
+    done = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in plan.work)
     return f" ({escape(done)})" if done else ""
 
 
@@ -169,7 +169,7 @@ def _against(floor: SimplePlan, objective: float) -> str:
         return f"{floor.engine}, which finds no plan"
     share = abs(objective / floor.objective - 1) if floor.objective else 0.0
     by = f" by {_percent(share)}" if share > TOLERANCE else ""
-    return f"{floor.engine} {floor.objective:.2f}{by}"
+    return f"{floor.engine} {floor.objective:,.2f}{by}"
 
 
 def _percent(share: float) -> str:
@@ -193,8 +193,8 @@ def _print_tenant(course: Course, console: Console, scale: TimeScale, title: str
     tenant, share = course.tenant, course.share
     arrivals, capability = (scale.means(values) for values in (tenant.arrivals_rps, course.capability_rps))
     top = float(max(arrivals.max(), capability.max()))
-    earned = f"{course.goodput.sum():.2f} requests{'' if share is None else f', {100 * share:.2f} % of arrivals'}"
-    console.print(f"\n{title}  {earned}  [dim]█ is {top:.4g} requests/s[/]")
+    earned = f"{course.goodput.sum():,.2f} requests{'' if share is None else f', {100 * share:.2f} % of arrivals'}"
+    console.print(f"\n{title}  {earned}  [dim]█ is {top:,.4g} requests/s[/]")
     if course.retraining is not None:
         print_line(console, "retrains", Text(_retraining(course, course.retraining)), no_wrap=False)
     print_line(console, "arrivals", Text(sparkline(arrivals, top)))
@@ -222,7 +222,7 @@ def _print_changes(problem: Problem, plan: MigPlan, console: Console, *, all_cha
     if all_changes or table.row_count <= FEW_CHANGES:
         console.print(table)
     else:
-        console.print(f"\n{table.row_count} changes; --changes lists them, --explain STEP says why", style="dim")
+        console.print(f"\n{table.row_count:,} changes; --changes lists them, --explain STEP says why", style="dim")
 
 
 def _timetable(problem: Problem, plan: MigPlan, console: Console) -> Table:
@@ -397,8 +397,8 @@ def print_explanation(found: Explanation, console: Console) -> None:
     console.print(_step_table(found, console.width))
     for pool in found.pools:
         console.print(
-            f"  {escape(' + '.join(pool.members))} share what they hold: {pool.together:.2f} requests of this step by "
-            f"turns, {pool.apart:.2f} at most if each instance were one's alone",
+            f"  {escape(' + '.join(pool.members))} share what they hold: {pool.together:,.2f} requests of this step by "
+            f"turns, {pool.apart:,.2f} at most if each instance were one's alone",
             soft_wrap=True,
         )
     console.print(
@@ -422,10 +422,10 @@ def _step_table(found: Explanation, width: int) -> Table:
     for letter, tenant, colour in zip(_letters(found), found.tenants, COLOURS, strict=False):
         cells = {
             "retrains on": tenant.retraining or "",
-            "arrive/s": f"{tenant.arrivals_rps:.1f}",
-            "can serve/s": f"{tenant.capability_rps:.1f}",
+            "arrive/s": f"{tenant.arrivals_rps:,.1f}",
+            "can serve/s": f"{tenant.capability_rps:,.1f}",
             "accuracy": f"{tenant.accuracy:.3f}",
-            "goodput": f"{tenant.goodput:.2f}",
+            "goodput": f"{tenant.goodput:,.2f}",
         }
         table.add_row(f"{letter} {escape(tenant.name)}", *(cells[heading] for heading in shown), style=colour)
     return table
@@ -443,10 +443,10 @@ def _choices_table(found: Explanation, width: int) -> Table:
     for choice in sorted((found.held, *found.alternatives), key=lambda choice: -choice.net):
         is_held = HELD in choice.roles
         cells = {
-            step: f"{choice.step_goodput:.2f}",
-            stretch: f"{choice.stretch_goodput:.2f}",
-            "switching": f"{-choice.switching:.2f}" if choice.switching else "0",
-            "net": f"{choice.net:.2f}" if is_held else f"{choice.net - found.held.net:+z.2f}",
+            step: f"{choice.step_goodput:,.2f}",
+            stretch: f"{choice.stretch_goodput:,.2f}",
+            "switching": f"{-choice.switching:,.2f}" if choice.switching else "0",
+            "net": f"{choice.net:,.2f}" if is_held else f"{choice.net - found.held.net:+z,.2f}",
         }
         own = zip(_letters(found), choice.holds, COLOURS, strict=False)
         layout = Text("\n").join(Text(f"{letter} {_grouped(held)}", style=colour) for letter, held, colour in own)

@@ -96,7 +96,7 @@ class RunView(View):
         self._progress.update(
             self._task,
             completed=now_s,
-            description=f"window {window} (last {self._windows - 1}), second {second:3.0f}",
+            description=f"window {window} (last {self._windows - 1}), second {second:3,.0f}",
             strip=strip,
             goodput=f"goodput {_goodput(totals)}",
         )
@@ -134,7 +134,7 @@ def _promise(planned: PlannedWindow) -> str:
     share = ""
     if plan.expected_goodput is not None and most > 0:
         begin = planned.plan_from_step * planned.problem.step_s
-        since = f" from second {begin:g} on" if begin else ""
+        since = f" from second {begin:,g} on" if begin else ""
         share = f"{100 * plan.expected_goodput / most:.2f} % expected goodput{since}, "
     gaps = f"{_within('proven', plan.gap)}, {_within('claimed', plan.claimed_gap)}"
     told = floors_in_words(plan.missed, plan.floor_costs, plan.keeping_costs)
@@ -153,7 +153,8 @@ class GridView:
     def __init__(self, n_points: int, n_processes: int, console: Console) -> None:
         self._best: PointOutcome | None = None
         best = progress.TextColumn("{task.fields[best]}")
-        self._progress = moving_line(console, progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), best)
+        done = progress.TextColumn("{task.completed:,}/{task.total:,}")
+        self._progress = moving_line(console, done, progress.TimeElapsedColumn(), best)
         self._console = console
         self._n_points, self._n_processes = n_points, n_processes
         self._task = self._progress.add_task("checking", total=n_points, best="")

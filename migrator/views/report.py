@@ -151,7 +151,7 @@ def what_is_simulated(header: RunStarted) -> str:
 
 def _tenant_line(tenant: Tenant) -> str:
     return (
-        f"[bold]{escape(tenant.name)}[/]: {escape(tenant.model)}, SLO {tenant.slo_ms:g} ms, load "
+        f"[bold]{escape(tenant.name)}[/]: {escape(tenant.model)}, SLO {tenant.slo_ms:,g} ms, load "
         f"{tenant.load:.2f}, {escape(_origin(tenant.trace, tenant.scale))} "
         f"(variance/mean {tenant.dispersion_before:.2f} → {tenant.dispersion_after:.2f})"
     )
@@ -195,14 +195,14 @@ def _cells(figures: Figures, shown: Sequence[str], model_age: int | None = None)
     requests = figures.requests
     cells = {
         "model age": "" if model_age is None else str(model_age),
-        "arrivals": str(requests.arrivals),
+        "arrivals": f"{requests.arrivals:,}",
         "forecast error": _number(figures.forecast_error_pct, 1),
         "in time": _number(requests.slo_attainment_pct, 2),
         "accuracy": _number(requests.accuracy_pct, 2),
         "goodput": _number(requests.goodput_pct, 2),
         "p50": latency_text(figures.p50),
         "p99": latency_text(figures.p99),
-        "reconfigured": str(figures.reconfigurations),
+        "reconfigured": f"{figures.reconfigurations:,}",
         "outage": _number(figures.outage_s, 1),
         "capacity lost": _number(figures.capacity_lost_s, 1),
     }
@@ -210,7 +210,7 @@ def _cells(figures: Figures, shown: Sequence[str], model_age: int | None = None)
 
 
 def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:,.{digits}f}"
 
 
 def _print_live(facts: LiveFacts, console: Console) -> None:
@@ -241,7 +241,7 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
         console.print(f"requests: {facts.total('sent'):,} sent = {' + '.join(parts)}{missing}{others}")
     if facts.sent_late_s is not None:
         median_ms, _, worst_ms = (1000 * late_s for late_s in facts.sent_late_s)
-        console.print(f"sent late by the generator itself: median {median_ms:.1f} ms, at most {worst_ms:.0f} ms")
+        console.print(f"sent late by the generator itself: median {median_ms:,.1f} ms, at most {worst_ms:,.0f} ms")
     if facts.is_void:
         console.print(f"[bold red]void[/]: {facts.void_because}, so that times say nothing")
 
@@ -249,16 +249,16 @@ def _print_live(facts: LiveFacts, console: Console) -> None:
 def _print_blind(report: Report, console: Console) -> None:
     """Print of which seconds it is unknown what stood, and that they are in no figure."""
     if report.blind_s:
-        console.print(f"[bold red]blind[/]: {report.blind_s} s are in no figure, as it is unknown what stood then")
+        console.print(f"[bold red]blind[/]: {report.blind_s:,} s are in no figure, as it is unknown what stood then")
     for seen in report.blind:
         console.print(f"  {escape(str(seen))}")
 
 
 def _print_trouble(trouble: Trouble, console: Console) -> None:
     """Print what was refused, what came of it, and what it may have cost."""
-    parts = [f"{trouble.refused} of {trouble.calls} driver calls refused"]
+    parts = [f"{trouble.refused:,} of {trouble.calls:,} driver calls refused"]
     if trouble.undone:
-        parts.append(f"{trouble.undone} things left undone")
+        parts.append(f"{trouble.undone:,} things left undone")
     if trouble.others:
         parts.append(f"others seen at work {_times(trouble.others)}")
     if trouble.revised:
@@ -287,7 +287,7 @@ def _print_replans(replans: Replans, console: Console) -> None:
 
 
 def _times(count: int) -> str:
-    return {0: "never", 1: "once"}.get(count, f"{count} times")
+    return {0: "never", 1: "once"}.get(count, f"{count:,} times")
 
 
 def _print_gaps(report: Report, console: Console) -> None:
@@ -351,7 +351,7 @@ def _start_up_table(report: Report, phases: Sequence[str]) -> Table:
 
 
 def _phase(phase: Phase) -> str:
-    return "–" if phase.mean_s is None else f"{phase.mean_s:.2f} ({phase.count})"
+    return "–" if phase.mean_s is None else f"{phase.mean_s:.2f} ({phase.count:,})"
 
 
 def _print_ending(report: Report, console: Console) -> None:
@@ -380,7 +380,7 @@ def _print_ending(report: Report, console: Console) -> None:
             console.print(f"Window {window.window}: {broken}; {instead}.")
     late_s = 0.0 if report.total is None else report.total.late_ready_s
     if late_s > 0:
-        console.print(f"Instances were ready {late_s:.1f} s later than planned, summed.")
+        console.print(f"Instances were ready {late_s:,.1f} s later than planned, summed.")
     console.print(
         "model age: windows since its newest data, as the window began; accuracy: of answered requests; goodput: in "
         "time and correct, of all arrivals; p50, p99: latency of all arrivals, > SLO: on one never answered; "

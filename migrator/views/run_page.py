@@ -505,7 +505,7 @@ def _bars(log: ReadLog, spans: Sequence[Held]) -> Iterator[Json]:
                 "line": {"width": [0.5 if height >= _THIN_ROWS else 0 for height in heights], "color": "#ffffff"},
             },
             "customdata": [[span.what, round(span.begin_s, 3), round(span.end_s, 3)] for span in own],
-            "hovertemplate": "%{customdata[0]}: %{customdata[1]:.1f} to %{customdata[2]:.1f} s<extra>"
+            "hovertemplate": "%{customdata[0]}: %{customdata[1]:,.1f} to %{customdata[2]:,.1f} s<extra>"
             + whose
             + "</extra>",
         }
@@ -524,7 +524,7 @@ def _hatched(unknown: Sequence[tuple[float, float, str]], n_rows: int) -> Iterat
             "width": [n_rows] * len(own),
             "marker": {"color": "rgba(128,128,128,0.15)", "pattern": {"shape": "/", "fgcolor": _OTHERS, "size": 10}},
             "customdata": [[kind, begin_s, end_s] for begin_s, end_s in own],
-            "hovertemplate": f"{kind}: %{{customdata[1]}} to %{{customdata[2]}} s<extra></extra>",
+            "hovertemplate": f"{kind}: %{{customdata[1]:,}} to %{{customdata[2]:,}} s<extra></extra>",
         }
 
 
@@ -544,7 +544,7 @@ def _line(values: FloatArray, from_s: int, to_s: int, name: str, line: Json) -> 
     """The values of these seconds as steps; of many, each pixel's least and most."""
     own = values[from_s:to_s]
     style = {"type": "scatter", "mode": "lines", "name": name, "line": {**line, "shape": "hv"}}
-    style["hovertemplate"] = f"%{{x:.0f}} s: %{{y:.1f}}<extra>{name}</extra>"
+    style["hovertemplate"] = f"%{{x:,.0f}} s: %{{y:,.1f}}<extra>{name}</extra>"
     if len(own) <= MOST_POINTS:
         return {**style, "x0": from_s, "dx": 1, "y": np.round(own, 3).tolist()}
     kept = extremes(own, _PIXELS)

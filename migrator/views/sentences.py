@@ -33,7 +33,7 @@ def print_goals(goals: Iterable[Goal], console: Console) -> None:
 
 def latency_text(found: Percentile) -> str:
     """A percentile of latency in milliseconds; where it falls on a request that was never answered, that it is over."""
-    return str(found.ms) if found.ms is not None else "> SLO" if found.is_over_slo else "–"
+    return f"{found.ms:,}" if found.ms is not None else "> SLO" if found.is_over_slo else "–"
 
 
 def _goal_line(goal: Goal) -> str:
@@ -75,9 +75,9 @@ def _value_text(item: Assumed) -> str:
     unit = f" {item.unit}" if item.unit else ""
     value = item.value
     if not isinstance(value, Mapping):
-        return f"{value:.3g}{unit}"
+        return f"{value:,.3g}{unit}"
     low, high = min(value.values()), max(value.values())
-    return f"{low:.3g}{unit}" if low == high else f"{low:.3g}–{high:.3g}{unit}"
+    return f"{low:,.3g}{unit}" if low == high else f"{low:,.3g}–{high:,.3g}{unit}"
 
 
 _LEAST_TOLD = 5e-5

@@ -123,13 +123,13 @@ class TimeScale:
         line = ""
         for step in range(0, self.n_steps, self._tick()):
             column = round(step / self.n_steps * self.width)
-            line = line.ljust(column) + str(step)
-        end = str(self.n_steps)
+            line = line.ljust(column) + f"{step:,}"
+        end = f"{self.n_steps:,}"
         return line.ljust(self.width - len(end)) + end if len(line) < self.width - len(end) else line
 
     def _tick(self) -> int:
         """Steps between two numbers: the least 1, 2 or 5 times a power of ten that does not crowd them."""
-        least = max(_TICK_COLUMNS, len(str(self.n_steps)) + 3)
+        least = max(_TICK_COLUMNS, len(f"{self.n_steps:,}") + 3)
         for power, digit in product(range(len(str(self.n_steps)) + 1), (1, 2, 5)):
             step: int = digit * 10**power
             if step / self.n_steps * self.width >= least:

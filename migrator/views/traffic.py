@@ -62,7 +62,7 @@ def _source_text(origin: Origin) -> str:
         return source
     mean_rps = known.n_requests / known.n_seconds
     return (
-        f"{source}, {known.n_requests:,} requests over {known.n_seconds:,} s, mean {mean_rps:.4g}/s, "
+        f"{source}, {known.n_requests:,} requests over {known.n_seconds:,} s, mean {mean_rps:,.4g}/s, "
         f"peak {known.peak_rps:,}/s"
     )
 

@@ -157,7 +157,7 @@ def _few(choices: Sequence[Choice]) -> str:
     """The choices, or how many there are and between which."""
     if len(choices) <= _MOST_NAMED:
         return ", ".join(map(_text, choices))
-    return f"{len(choices)} values from {_text(choices[0])} to {_text(choices[-1])}"
+    return f"{len(choices):,} values from {_text(choices[0])} to {_text(choices[-1])}"
 
 
 def _text(choice: Choice | None) -> str:
@@ -175,7 +175,7 @@ def _reasons(sweep: Sweep) -> Iterator[str]:
             first.setdefault(key, outcome)
     for (status, reason), outcome in first.items():
         more = n_more[status, reason]
-        others = f" and {more} more" if more else ""
+        others = f" and {more:,} more" if more else ""
         yield f"{point_text(outcome.point)}{others}: {status}: {reason}"
 
 
@@ -277,4 +277,4 @@ def _tenant_cells(tenant: TenantOutcome | None) -> list[str]:
 
 
 def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+    return "" if value is None else f"{value:,.{digits}f}"

@@ -55,8 +55,8 @@ def _wrong_proof(plan: MigPlan, proven: float | None) -> Iterator[Violation]:
     if plan.bound is None:
         return
     if proven is None or not plan.bound >= proven - TOLERANCE * max(1.0, abs(proven)):
-        proves = "none" if proven is None else proven
-        yield Violation(Rule.CERTIFICATE, f"the bound is {plan.bound}; the certificate proves {proves}")
+        proves = "none" if proven is None else f"{proven:,}"
+        yield Violation(Rule.CERTIFICATE, f"the bound is {plan.bound:,}; the certificate proves {proves}")
 
 
 def _wrong_claims(plan: MigPlan, objective: float | None, salvage: float) -> Iterator[Violation]:
@@ -66,11 +66,12 @@ def _wrong_claims(plan: MigPlan, objective: float | None, salvage: float) -> Ite
         return
     slack = TOLERANCE * max(1.0, abs(objective))
     if plan.objective is None or not abs(plan.objective - objective) <= slack:
-        yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.objective} requests; recomputed {objective}")
+        claimed = "none" if plan.objective is None else f"{plan.objective:,}"
+        yield Violation(Rule.OBJECTIVE, f"the plan claims {claimed} requests; recomputed {objective:,}")
     if not abs(plan.salvage - salvage) <= TOLERANCE * max(1.0, abs(salvage)):
-        yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.salvage} requests of salvage; recomputed {salvage}")
+        yield Violation(Rule.OBJECTIVE, f"the plan claims {plan.salvage:,} requests of salvage; recomputed {salvage:,}")
     bound, gap = plan.claimed_bound, plan.claimed_gap
     if bound is not None and not bound >= objective - slack:
-        yield Violation(Rule.CERTIFICATE, f"the claimed bound {bound} is below the plan's own {objective}")
+        yield Violation(Rule.CERTIFICATE, f"the claimed bound {bound:,} is below the plan's own {objective:,}")
     if (plan.status is Status.OPTIMAL) != (gap is not None and gap <= OPTIMAL_GAP):
         yield Violation(Rule.CERTIFICATE, f"the status is {plan.status} with a claimed gap of {gap}")

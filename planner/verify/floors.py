@@ -27,7 +27,7 @@ def floor_violations(problem: Problem, lifetimes: Sequence[Lifetime]) -> Iterato
         if floor.per is Per.WINDOW:
             asked, got = asked_of_window(problem, m), float(served.sum())
             if not got >= asked - _slack(asked):
-                due = f" with {floor.due:+.6g} requests due from before" if floor.due else ""
+                due = f" with {floor.due:+,.6g} requests due from before" if floor.due else ""
                 share = _percent(got, float(arrived.sum()))
                 message = f"{share} of its requests are in time; {100 * floor.share:.6g} % is the floor{due}"
                 yield Violation(Rule.FLOOR, message, tenant.name)
@@ -44,7 +44,7 @@ def _slack(asked: float) -> float:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.6g} %" if whole > 0 else f"{part:.6g}"
+    return f"{100 * part / whole:.6g} %" if whole > 0 else f"{part:,.6g}"
 
 
 def asked_of_window(problem: Problem, m: int) -> float:

@@ -80,7 +80,7 @@ def test_a_model_of_too_many_layouts_is_refused() -> None:
     document = described(gpu_model("a100-40gb")) | {"compute_slices": 16, "memory_slices": 16}
     first = document["profiles"][0] | {"starts": list(range(16)), "max_instances": 16}
     document["profiles"] = [first | {"name": f"1g.{n}gb"} for n in range(3)]
-    with pytest.raises(InvalidGpuModelError, match="they make 4294967296 layouts; at most 100000 are allowed"):
+    with pytest.raises(InvalidGpuModelError, match="they make 4,294,967,296 layouts; at most 100,000 are allowed"):
         model_of(document)
 
 

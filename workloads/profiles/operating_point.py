@@ -166,8 +166,8 @@ def _unmet(profiles: ServiceProfiles, fastest: ServiceRow, latency_s: float, slo
     least_ms = math.ceil(BATCHES_PER_SLO * latency_s * 1e5) / 100
     taken = "" if latency_s == fastest.latency_s else ", as planning misjudges it"
     return (
-        f"{profiles.name}: {fastest.model} on {fastest.gpu} meets an SLO of {slo_s * 1000:g} ms on no profile "
-        f"({BATCHES_PER_SLO} × batch latency ≤ SLO is needed{taken}); {least_ms:g} ms or more "
+        f"{profiles.name}: {fastest.model} on {fastest.gpu} meets an SLO of {slo_s * 1000:,g} ms on no profile "
+        f"({BATCHES_PER_SLO} × batch latency ≤ SLO is needed{taken}); {least_ms:,g} ms or more "
         f"would do, on {fastest.profile} with batch {fastest.batch} and "
         f"{fastest.processes} process{'es' if fastest.processes > 1 else ''}"
     )

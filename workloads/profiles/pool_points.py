@@ -243,8 +243,8 @@ class JointPoints:
             if need_s > rows.slo_s:
                 beside = "itself" if len(pool) == 1 else longest[0].name
                 return (
-                    f"{rows.name}: its SLO is {rows.slo_s * 1000:g} ms, and its shortest batch after that of {beside} "
-                    f"takes {need_s * 1000:.4g} ms"
+                    f"{rows.name}: its SLO is {rows.slo_s * 1000:,g} ms, and its shortest batch after that of {beside} "
+                    f"takes {need_s * 1000:,.4g} ms"
                 )
         needed_mib = (choices.memory_mib for choices in self._choices(pool, profile.name))
         least_mib = min(float(own.min()) for own in needed_mib if own.size)

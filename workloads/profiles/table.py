@@ -462,7 +462,7 @@ def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterato
         return
     processes = "1 process" if row.processes == 1 else f"{row.processes} processes"
     told = (
-        f"{where}: throughput_rps is {cells['throughput_rps']}, {_times(ratio)} the {most_rps:.6g} a second that "
+        f"{where}: throughput_rps is {cells['throughput_rps']}, {_times(ratio)} the {most_rps:,.6g} a second that "
         f"{processes} × batch {row.batch} / {cells['latency_ms']} ms allow; {_reading(row, ratio)}"
     )
     if ratio > REFUSED_ABOVE or ratio < REFUSED_BELOW:
@@ -471,7 +471,7 @@ def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterato
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.4g} times" if ratio >= 0.01 else f"1/{1 / ratio:.4g} of"
+    return f"{ratio:,.4g} times" if ratio >= 0.01 else f"1/{1 / ratio:,.4g} of"
 
 
 def _reading(row: ServiceRow, ratio: float) -> str:

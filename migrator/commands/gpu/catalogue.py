@@ -67,7 +67,7 @@ def layouts_command(
         print_json({"gpu": gpu.name, "kind": kind, "n_multisets": n_multisets, "layouts": listed})
         return
     kind = counted(len(layouts), "layout" if every else "maximal layout")
-    title = f"{gpu.title}: {kind}, {n_multisets} if places do not count"
+    title = f"{gpu.title}: {kind}, {n_multisets:,} if places do not count"
     table = Table(title=title, title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("memory slices")

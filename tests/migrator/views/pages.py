@@ -134,7 +134,7 @@ def check_page(log: ReadLog) -> str:
 def _latencies(own: dict[str, Any]) -> list[str]:
     """How a page shows both percentiles of a report."""
     return [
-        str(own[f"{key}_ms"]) if own[f"{key}_ms"] is not None else "> SLO" if own[f"{key}_over_slo"] else "–"
+        f"{own[f'{key}_ms']:,}" if own[f"{key}_ms"] is not None else "> SLO" if own[f"{key}_over_slo"] else "–"
         for key in ("p50", "p99")
     ]
 
@@ -219,14 +219,14 @@ def _check_plans(
             assert plain(row[3]) == near(100 * right / came)
     replans = [(entry.at_s, entry.record) for entry in log.entries_of(PlanRevised)][:MOST_ROWS]
     rows = [row for row in tables["Plans"][1 + len(told["windows"]) :] if row[0] != "second"]
-    assert [(float(row[0]), int(row[1]), int(row[2]), plain(row[4])) for row in rows] == [
+    assert [(plain(row[0]), int(row[1]), int(row[2]), plain(row[4])) for row in rows] == [
         (near(at_s, 1), one.window, one.from_step, near(one.gain, 0)) for at_s, one in replans
     ]
 
 
 def _check_what_happened(log: ReadLog, tables: dict[str, list[list[str]]]) -> None:
     models = tables.get("When models got better", [[]])[1:]
-    assert [(float(row[0]), row[1], int(row[2]), float(row[3]), float(row[4])) for row in models] == [
+    assert [(plain(row[0]), row[1], int(row[2]), float(row[3]), float(row[4])) for row in models] == [
         (near(one.at_s, 1), one.tenant, one.window, near(100 * one.before), near(100 * one.after))
         for one in new_models(log)[:MOST_ROWS]
     ]
@@ -237,10 +237,10 @@ def _check_what_happened(log: ReadLog, tables: dict[str, list[list[str]]]) -> No
     for call, n, refused, mean_s in rows[1 : 1 + n_calls]:
         own = [one for one in outcomes if asked[one.intent].call == call]
         took_s = [one.end_s - one.begin_s for one in own if one.error is None]
-        assert int(n) == sum(intent.call == call for intent in asked.values())
-        assert int(refused) == len(own) - len(took_s)
+        assert plain(n) == sum(intent.call == call for intent in asked.values())
+        assert plain(refused) == len(own) - len(took_s)
         assert plain(mean_s) == near(sum(took_s) / len(took_s) if took_s else None)
-    told = [(float(row[0]), int(row[1]), row[2], row[3]) for row in rows[1 + n_calls :] if row[0] != "second"]
+    told = [(plain(row[0]), int(row[1]), row[2], row[3]) for row in rows[1 + n_calls :] if row[0] != "second"]
     assert (
         told
         == [

@@ -77,7 +77,7 @@ def test_without_any_nothing_is_said_of_slices_that_are_not_ours(case) -> None:
 def test_headline_bound_and_check_are_told() -> None:
     text = printed(*physical_case())
     assert "optimal physical plan by hand on a30-24gb: 6 steps of 1 s" in text
-    assert "237.50 requests expected, 79.17 % of the 300.00 that arrive" in text
+    assert "237.50 requests expected, 79.17 % of 300.00 arrivals" in text
     assert re.search(r"\bgap +–: nothing is proven", text)
     assert re.search(r"claimed gap +0 %: by its engine's word no plan exceeds 237.50", text)
     assert "valid by every rule" in text

@@ -62,7 +62,7 @@ def test_no_number_is_broken_on_a_narrow_terminal(call, write_config, width: int
     assert report.total is not None
     assert "…" not in out.getvalue()
     words = out.getvalue().split()
-    assert {str(report.total.requests.arrivals), f"{report.total.requests.goodput_pct:.2f}"} <= set(words)
+    assert {f"{report.total.requests.arrivals:,}", f"{report.total.requests.goodput_pct:.2f}"} <= set(words)
 
 
 def test_promised_and_achieved_shares_stand_beside_each_floor(call, write_config) -> None:

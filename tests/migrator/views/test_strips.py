@@ -56,7 +56,7 @@ def test_every_number_of_the_axis_stands_where_its_step_begins(n_steps: int, col
     axis = scale.axis()
     assert len(axis) <= max(scale.width, len(axis.split()[0]))
     for text in axis.split():
-        step, at = int(text), f" {axis} ".index(f" {text} ")
+        step, at = int(text.replace(",", "")), f" {axis} ".index(f" {text} ")
         where = round(step / n_steps * scale.width) if step < n_steps else scale.width - len(text)
         assert at == where
 

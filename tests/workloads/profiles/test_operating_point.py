@@ -159,7 +159,7 @@ def test_points_chosen_by_misjudged_latencies_are_those_of_the_misjudged_table_a
 
 def test_an_slo_that_latencies_seem_to_miss_is_unmet_and_says_so() -> None:
     table = made(("7g.80gb", 4, 1, 0.5, 8.0))
-    needed = "as planning misjudges it\\); 1200 ms or more would do"
+    needed = "as planning misjudges it\\); 1,200 ms or more would do"
     with pytest.raises(UnmetSloError, match=needed):
         operating_points(table, GPU, "m", 1.0, misjudged={"7g.80gb": 1.2})
 

@@ -358,7 +358,7 @@ def test_a_throughput_that_the_latency_allows_is_taken_without_a_word(factor: fl
 def test_a_throughput_off_what_the_latency_allows_is_warned_of(factor: float, tmp_path: Path) -> None:
     path = with_throughput(tmp_path / "my.csv", factor)
     (warning,) = read_profiles(path).warnings
-    told = f"throughput_rps is {1600 * factor:g}, {factor:.4g} times the 1600 a second"
+    told = f"throughput_rps is {1600 * factor:g}, {factor:.4g} times the 1,600 a second"
     assert warning.startswith(f"{path} line 2: {told}")
 
 
@@ -367,7 +367,7 @@ def test_a_throughput_far_off_what_the_latency_allows_is_refused(factor: float, 
     path = with_throughput(tmp_path / "my.csv", factor)
     message = refusal(path)
     assert message.startswith(f"{path} line 2: throughput_rps is {1600 * factor:g}, ")
-    assert "the 1600 a second that 2 processes × batch 8 / 10 ms allow" in message
+    assert "the 1,600 a second that 2 processes × batch 8 / 10 ms allow" in message
 
 
 @pytest.mark.parametrize(
