@@ -156,7 +156,8 @@ def _tenant_arrivals(config: Config, entry: TenantConfig, setting: Setting, orig
         factor=factor,
         smooth_s=entry.arrivals.scale.smooth_s,
     )
-    arrivals = scaled_arrivals(source, scale, span, seed=config.seed, tenant=entry.name)
+    window_s = round(config.window_s)
+    arrivals = scaled_arrivals(source, scale, span, seed=config.seed, tenant=entry.name, window_s=window_s)
     if arrivals.history_counts.size < config.forecast.history_s:
         offset_s = _span(config, entry).offset_s
         raise ConfigError(

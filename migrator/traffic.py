@@ -1,8 +1,7 @@
 """What arrives: the seam between a run and where its requests come from.
 
-A run is handed a :class:`Traffic`. It asks for rates *before* now and for requests *until* now, so that it cannot know
-what comes. What needs the future, such as a clairvoyant policy, needs a :class:`Hindsight`, which only recorded
-traffic can give.
+A run is handed a :class:`Traffic`. It asks for rates *before* now, so that it cannot know what comes. What needs the
+future, such as a clairvoyant policy, needs a :class:`Hindsight`, which only recorded traffic can give.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.arrays import FloatArray
+from workloads.arrays import FloatArray, IntArray
 from workloads.serving.requests import Requests, requests_of
 from workloads.tenants import Tenant
 from workloads.traffic.scaling import Arrivals, Recorded, Scale
@@ -51,7 +50,7 @@ class Origin:
 
 
 class Traffic(Protocol):
-    """All tenants' requests, up to now."""
+    """All tenants' arrivals, up to now."""
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -68,9 +67,6 @@ class Traffic(Protocol):
         full second.
         """
 
-    def requests(self, until_s: float) -> tuple[Requests, ...]:
-        """Every tenant's requests that arrived before ``until_s``, from the run's first on."""
-
 
 def whole_seconds(seconds: float, step_s: float) -> int:
     """The most steps that fit into these seconds and last full seconds together."""
@@ -82,20 +78,32 @@ def whole_seconds(seconds: float, step_s: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Hindsight:
-    """Every tenant's arrivals as they will be; ``arrival_s`` by tenant, ``(n_requests,)`` each."""
+    """Every tenant's arrivals as they will be: counts of all seconds, times only of the seconds asked for."""
 
-    arrival_s: tuple[FloatArray, ...]
+    arrivals: tuple[Arrivals, ...]
 
     def rates_rps(self, start_s: float, step_s: float, n_steps: int) -> FloatArray:
         """Requests a second in the steps from ``start_s`` on, by each request's own time, ``(n_steps, n_tenants)``."""
-        edges_s = start_s + step_s * np.arange(n_steps + 1)
-        before = np.stack([np.searchsorted(times_s, edges_s) for times_s in self.arrival_s], axis=1)
+        edges_s: FloatArray = start_s + step_s * np.arange(n_steps + 1, dtype=np.float64)
+        before = np.stack([_n_before(own, edges_s) for own in self.arrivals], axis=1)
         rates_rps: FloatArray = np.diff(before, axis=0) / step_s
         return rates_rps
 
 
+def _n_before(arrivals: Arrivals, edges_s: FloatArray) -> IntArray:
+    """Requests of the run before each of these moments, ascending."""
+    first_s = min(max(math.floor(edges_s[0]), 0), arrivals.counts.size)
+    n_before = int(arrivals.counts[:first_s].sum())
+    if np.array_equal(edges_s, np.floor(edges_s)):  # no time inside a second matters
+        so_far = np.concatenate([[0], np.cumsum(arrivals.counts)])
+        whole: IntArray = so_far[np.clip(edges_s, 0, arrivals.counts.size).astype(np.int64)]
+        return whole
+    times_s = arrivals.times_between(first_s, math.ceil(edges_s[-1]))
+    return n_before + np.searchsorted(times_s, edges_s)
+
+
 class RecordedTraffic:
-    """Requests drawn from traces before the run, each with its luck; a run sees those up to now.
+    """Requests drawn from traces, each with its luck, whenever they are asked for, and each time the same.
 
     Attributes:
         origins: Where each tenant's requests come from.
@@ -104,10 +112,8 @@ class RecordedTraffic:
     def __init__(
         self, tenants: Sequence[Tenant], arrivals: Sequence[Arrivals], loads: Sequence[float], seed: int
     ) -> None:
-        self._all = tuple(
-            requests_of(tenant.name, tenant.slo_s, own.times_s, seed)
-            for tenant, own in zip(tenants, arrivals, strict=True)
-        )
+        self._slos_s = {tenant.name: tenant.slo_s for tenant in tenants}
+        self._seed, self._arrivals = seed, tuple(arrivals)
         self._counts = tuple(np.concatenate([own.history_counts, own.counts]) for own in arrivals)
         self._history_s = tuple(own.history_counts.size for own in arrivals)
         self.origins = tuple(
@@ -117,7 +123,7 @@ class RecordedTraffic:
                 load,
                 own.dispersion_before,
                 own.dispersion_after,
-                own.times_s.size,
+                int(own.counts.sum()),
                 own.counts.size,
                 own.recorded,
                 own.notes,
@@ -128,7 +134,7 @@ class RecordedTraffic:
     @property
     def hindsight(self) -> Hindsight:
         """All arrivals."""
-        return Hindsight(tuple(own.arrival_s for own in self._all))
+        return Hindsight(self._arrivals)
 
     def rates_before(self, now_s: float, step_s: float, n_steps: int | None = None) -> FloatArray:
         """As :meth:`Traffic.rates_before`, from the per-second counts."""
@@ -139,9 +145,17 @@ class RecordedTraffic:
         columns = [_mean_rps(counts, n, edges_s) for counts, n in zip(self._counts, self._history_s, strict=True)]
         return np.stack(columns, axis=1)
 
-    def requests(self, until_s: float) -> tuple[Requests, ...]:
-        """Every tenant's requests that arrived before ``until_s``."""
-        return tuple(own.before(until_s) for own in self._all)
+    def requests(self, first_s: int, end_s: int) -> tuple[Requests, ...]:
+        """Every tenant's requests of the run's seconds from ``first_s`` up to ``end_s``."""
+        found = []
+        for (name, slo_s), own in zip(self._slos_s.items(), self._arrivals, strict=True):
+            n_before = int(own.counts[:first_s].sum())
+            found.append(requests_of(name, slo_s, own.times_between(first_s, end_s), self._seed, n_before))
+        return tuple(found)
+
+    def is_over(self, second: int) -> bool:
+        """Whether the run has no requests from this second on."""
+        return all(second >= own.counts.size for own in self._arrivals)
 
     def rate_in(self, second: int) -> FloatArray:
         """Requests of one second of the run, the last one's after its end, ``(n_tenants,)``.

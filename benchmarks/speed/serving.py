@@ -20,7 +20,8 @@ import numpy as np
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving import pool
 from workloads.serving.advance import advance
-from workloads.serving.requests import AccuracyTimeline, Dispatch, QueueState, Requests, Server, requests_of
+from workloads.serving.requests import QueueState, Requests, requests_of
+from workloads.serving.servers import AccuracyTimeline, Dispatch, Server
 from workloads.traffic.luck import ServiceJitter
 
 WINDOW_S = 200.0

@@ -8,14 +8,14 @@ then, nor what retraining them would bring: they are expected to be what they we
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from migrator.config import Config
 from migrator.estimates import as_estimated
 from migrator.execution.foresight import Foresight, Opening, observe
-from migrator.execution.models import DIGITS, TabledModels, last_trained, outlooks
+from migrator.execution.models import DIGITS, Accuracies, Lessons, TabledModels, outlooks
 from migrator.execution.planning import PlannedWindow, Solving, plan_window
 from migrator.execution.posing import estimates_of
 from migrator.log.records import Outlook
@@ -27,7 +27,6 @@ from planner.course import courses
 from planner.plan import Lifetime, MigPlan
 from planner.policies.ours import Migrator
 from planner.problem import PhysicalState, Task
-from workloads.serving.requests import AccuracyTimeline
 from workloads.training import FULL, reached
 
 
@@ -41,9 +40,9 @@ def expected_opening(
     traffic: Traffic,
     opening: Opening,
     promised: Mapping[str, str],
-    timelines: Sequence[AccuracyTimeline],
-    trained: Collection[tuple[str, int]],
-    in_time: Sequence[float],
+    accuracies: Mapping[str, Accuracies],
+    trained: Lessons,
+    in_time: Mapping[str, float],
     plans: Sequence[MigPlan] = (),
 ) -> Opening:
     """What is expected, as its plan is begun, of the window after that of ``opening``.
@@ -54,25 +53,25 @@ def expected_opening(
         opening: Of the running window, as far as it is measured. The next window's retrainings are expected to bring
             what its own were estimated to.
         promised: By tenant whose retraining is to end in the running window, in which way.
-        timelines: Each tenant's accuracy so far.
+        accuracies: Each tenant's accuracy so far.
         trained: Which retrainings have ended by then: tenant, and with which window's data.
         in_time: By tenant, the share of the running window's requests so far that were answered in time.
         plans: What was in force in the windows before, the running one included.
     """
     config, running, window = setting.config, opening.window, opening.window + 1
     estimates = estimates_of(setting, opening)
-    coming = {name: option for name, option in promised.items() if (name, running) not in trained}
-    by_then = {*trained, *((name, running) for name in coming)}
-    expected = outlooks(setting.tenants, config, window, timelines, by_then, in_time)
-    accuracies = []
+    coming = {name: option for name, option in promised.items() if trained.last(name) != running}
+    by_then = trained.but(more=((name, running) for name in coming))
+    expected = outlooks(setting.tenants, config, window, accuracies, by_then, in_time)
+    begin = []
     for m, (tenant, view) in enumerate(zip(setting.tenants, expected, strict=True)):
-        accuracy = timelines[m].at(begun_s(setting, window))
+        accuracy = accuracies[tenant.name].timeline.at(begun_s(setting, window))
         if (option := coming.get(tenant.name)) is not None:
             known = as_estimated(tenant, estimates[m]).option(option)
             accuracy = reached(opening.accuracies[m], estimates[m].accuracy_after, known.gain)
-        accuracies.append(fallen(accuracy, view.drift if tenant.retrains_in(running) else 1.0))
-    ahead = observe(setting, traffic, window, accuracies, plans, estimates, config.ahead_steps)
-    ages = tuple(last_trained(tenant.name, by_then) for tenant in setting.tenants)
+        begin.append(fallen(accuracy, view.drift if tenant.retrains_in(running) else 1.0))
+    ahead = observe(setting, traffic, window, begin, plans, estimates, config.ahead_steps)
+    ages = tuple(by_then.last(tenant.name) for tenant in setting.tenants)
     return replace(ahead, last_trained=ages, outlooks=expected)
 
 
@@ -109,21 +108,21 @@ def plan_through(
     foresight, models = Foresight(setting, traffic), TabledModels(setting.tenants, config.window_s)
     state: PhysicalState | None = None
     opening: Opening | None = None
-    trained, shares = set[tuple[str, int]](), (1.0,) * len(setting.tenants)
+    trained, shares = Lessons(), dict.fromkeys((one.name for one in setting.tenants), 1.0)
     planned: list[PlannedWindow] = []
     for window in range(last_window + 1):
         if opening is not None and config.ahead_steps:
-            by_then = trained - _ended_after(planned[-1], begun_s(setting, window), config)
+            by_then = trained.but(less=_ended_after(planned[-1], begun_s(setting, window), config))
             opening = expected_opening(
-                setting, traffic, opening, planned[-1].retrained, models.timelines, by_then, shares
+                setting, traffic, opening, planned[-1].retrained, models.accuracies, by_then, shares
             )
             accuracies = models.open(window)
         else:
             accuracies = models.open(window)
             opening = replace(
                 observe(setting, traffic, window, accuracies),
-                last_trained=tuple(last_trained(tenant.name, trained) for tenant in setting.tenants),
-                outlooks=outlooks(setting.tenants, config, window, models.timelines, trained, shares),
+                last_trained=tuple(trained.last(tenant.name) for tenant in setting.tenants),
+                outlooks=outlooks(setting.tenants, config, window, models.accuracies, trained, shares),
             )
         told = seen.get(window, Seen())
         opening = replace(opening, warm_ups=told.warm_ups, outlooks=told.outlooks or opening.outlooks)
@@ -131,7 +130,7 @@ def plan_through(
         planned.append(plan_window(setting, opening, foresight.forecast(opening), state, how))
         opening, state = opening.measured(accuracies, None), planned[-1].next_state
         _train(models, planned[-1], config)
-        trained |= {(name, window) for name in planned[-1].retrained}
+        trained = trained.but(more=((name, window) for name in planned[-1].retrained))
         shares = _promised_shares(planned[-1])
     return planned
 
@@ -159,13 +158,13 @@ def _end_s(planned: PlannedWindow, item: Lifetime, config: Config) -> float:
     return planned.window * config.window_s + (planned.plan_from_step + item.end_step) * config.step_s
 
 
-def _promised_shares(planned: PlannedWindow) -> tuple[float, ...]:
+def _promised_shares(planned: PlannedWindow) -> dict[str, float]:
     """By tenant, the share of the requests that the plan promises to answer in time; 1 where it says nothing."""
     if not planned.is_planned:
-        return (1.0,) * len(planned.problem.tenants)
-    found = []
+        return {tenant.name: 1.0 for tenant in planned.problem.tenants}
+    found = {}
     for course in courses(planned.problem, planned.plan):
         n_requests = float(course.tenant.arrivals_rps.sum()) * planned.problem.step_s
         n_in_time = n_requests if course.in_time is None else float(course.in_time.sum())
-        found.append(min(1.0, n_in_time / n_requests) if n_requests > 0 else 1.0)
-    return tuple(found)
+        found[course.tenant.name] = min(1.0, n_in_time / n_requests) if n_requests > 0 else 1.0
+    return found

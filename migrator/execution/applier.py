@@ -31,7 +31,7 @@ from migrator.log.trouble import Blind
 from planner.problem import Owner, Task
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.pool import Lane
-from workloads.serving.requests import Server
+from workloads.serving.servers import Server
 from workloads.tenants import Tenant
 
 P = ParamSpec("P")

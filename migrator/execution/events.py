@@ -25,12 +25,11 @@ from migrator.execution.ahead import begun_s
 from migrator.execution.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow, Replan
-from migrator.execution.requests import SettledWindow
 from migrator.execution.seams import Asked, Ready, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.log import records
 from migrator.log.records import Kept, Wall
-from migrator.log.runlog import SCHEMA
+from migrator.log.runlog import SCHEMA, TIME_DIGITS
 from migrator.log.trouble import Blind
 from migrator.provenance import without_folder
 from migrator.setting import Setting
@@ -44,16 +43,12 @@ from planner.plan import AnyCertificate, MigPlan
 from planner.policies.policy import AnyPolicy, Knows
 from planner.problem import Owner, Pool, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.serving.requests import QueueState
-from workloads.serving.tally import SecondCounts, Totals
+from workloads.serving.tally import SecondCounts, SettledWindow, Totals
 from workloads.tenants import Tenant
 from workloads.training import FULL
 
 RATE_DIGITS = 4
 """Forecast rates are logged to a ten-thousandth of a request a second."""
-
-TIME_DIGITS = 6
-"""Moments are logged to the microsecond."""
 
 
 def wall(config_sum: str) -> Wall:
@@ -153,14 +148,14 @@ def window_started(
     opening: Opening,
     forecast: Forecast,
     planned: PlannedWindow | None,
-    queues: Sequence[QueueState],
+    queues: Mapping[str, records.Queue],
 ) -> records.WindowStarted:
     """A window's queues, forecast and plan, before any of it is carried out."""
     problem = None if planned is None else planned.problem
     return records.WindowStarted(
         window=opening.window,
         start_s=opening.window * setting.config.window_s,
-        queues={tenant.name: _queue(state) for tenant, state in zip(setting.tenants, queues, strict=True)},
+        queues=dict(queues),
         forecast=_forecast(setting, opening, forecast),
         plan_from_step=0 if planned is None else planned.plan_from_step,
         expected=None if planned is None else _expected(planned),
@@ -278,16 +273,6 @@ def _promise(course: Course, step_s: float) -> records.Promise:
         arrivals=round(float(tenant.arrivals_rps.sum()) * step_s, RATE_DIGITS),
         in_time=None if course.in_time is None else round(float(course.in_time.sum()), RATE_DIGITS),
         goodput=None if tenant.weight == 0 else round(float(course.goodput.sum()) / tenant.weight, RATE_DIGITS),
-    )
-
-
-def _queue(state: QueueState) -> records.Queue:
-    """How many wait, until when servers are busy, and how many batches there were: what a resumed run begins with."""
-    waiting = state.queues.values()
-    return records.Queue(
-        waiting=sum(map(len, waiting)) if waiting else state.tail - state.head,
-        busy_until_s={server_id: _moment(end_s) for server_id, end_s in sorted(state.busy_until.items())},
-        batches=state.n_batches,
     )
 
 

@@ -33,8 +33,8 @@ from migrator.execution.planning import (
     without_retrainings,
 )
 from migrator.execution.posing import Starts, posed, state_of
-from migrator.execution.requests import Queues
 from migrator.execution.seams import (
+    Accounts,
     Asked,
     AsPromised,
     Checkpointed,
@@ -42,7 +42,6 @@ from migrator.execution.seams import (
     Finished,
     Happened,
     Happening,
-    Lost,
     Note,
     PlannedAhead,
     Ready,
@@ -59,7 +58,7 @@ from planner.errors import PlannerError
 from planner.problem import Owner, PhysicalState, Task, steps_of
 from planner.replan import state_at
 from planner.unavailable import Unavailable
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests
+from workloads.serving.servers import AccuracyTimeline
 from workloads.tenants import Tenant
 
 AnswerT = TypeVar("AnswerT")
@@ -118,7 +117,7 @@ class Instances:
         self,
         setting: Setting,
         backend: Backend,
-        queues: Queues,
+        accounts: Accounts,
         tenants: Mapping[str, Tenant],
         solving: Solving,
         first_s: float = 0.0,
@@ -132,7 +131,7 @@ class Instances:
         Raises:
             GpuError: The driver does not say what stands.
         """
-        self._setting, self._queues, self._solving = setting, queues, solving
+        self._setting, self._accounts, self._solving = setting, accounts, solving
         self._workers, self._begin = backend.workers, backend.begin
         self._applier = Applier(backend, tenants, first_s - lead_s(setting), n_started, setting.joint_servings)
         self._names = [tenant.name for tenant in setting.tenants]
@@ -172,14 +171,14 @@ class Instances:
     @property
     def _why_replan(self) -> Asked | None:
         """Why the plan in force cannot be followed, or need not be, any more; ``None`` while a change is under way."""
-        if not self._reasons or self._is_out_of_force or self._applier.is_busy or self._queues.now_s < self._again_s:
+        if not self._reasons or self._is_out_of_force or self._applier.is_busy or self._accounts.now_s < self._again_s:
             return None
         return Asked("; ".join(self._reasons))
 
     @property
     def known_s(self) -> float:
         """Up to then is known what stood, as far as that matters to what became of requests."""
-        return NEVER_S if self._queues.are_real else self._applier.known_s
+        return NEVER_S if self._accounts.are_real else self._applier.known_s
 
     def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow:
         """The window's plan, from what stands.
@@ -237,21 +236,19 @@ class Instances:
     def wait(self, until_s: float) -> float:
         """The next change's moment, or that of what happens before it."""
         due_s = self._due_s()
-        if due_s > self._queues.now_s or not self._applier.is_blocked(self._due[0]):
+        if due_s > self._accounts.now_s or not self._applier.is_blocked(self._due[0]):
             until_s = min(until_s, due_s)
         if self._request is not None:
-            late_s = self._queues.now_s + LATE_ANSWER_S
+            late_s = self._accounts.now_s + LATE_ANSWER_S
             until_s = min(until_s, max(self._request.from_s, late_s) if self._is_out_of_force else self._request.from_s)
         self._heard = self._workers.happenings(min(until_s, self._applier.resumes_s))
         # A clock that runs by itself may have been woken before.
-        return max(self._heard[0].at_s if self._heard else min(until_s, self._applier.now_s), self._queues.now_s)
+        return max(self._heard[0].at_s if self._heard else min(until_s, self._applier.now_s), self._accounts.now_s)
 
-    def serve(
-        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
-    ) -> tuple[float, Sequence[Outcomes]]:
+    def serve(self, accounts: Accounts, accuracies: Mapping[str, AccuracyTimeline], until_s: float) -> float:
         """Serve with the instances that are ready."""
-        applier = self._applier
-        return until_s, self._queues.advance(requests, applier.servers, accuracies, until_s, applier.lanes)
+        accounts.serve(self._applier.servers, accuracies, until_s, self._applier.lanes, self.known_s)
+        return until_s
 
     def act(self, now_s: float, note: Note) -> Iterator[Happened]:
         """Tell what happened, then make the changes that are due.
@@ -261,18 +258,18 @@ class Instances:
         if any(map(self._is_unproven, (*self._unproven, *self._heard))):
             yield from self._look(note)
         # What had to wait for a look counts from now on: up to here requests are served, perhaps in another window.
-        proven = [replace(one, at_s=self._queues.now_s) for one in self._unproven if not self._is_unproven(one)]
+        proven = [replace(one, at_s=self._accounts.now_s) for one in self._unproven if not self._is_unproven(one)]
         proven += [one for one in self._heard if not self._is_unproven(one)]
         self._unproven = [one for one in (*self._unproven, *self._heard) if self._is_unproven(one)]
         self._heard = ()
         for happening in proven:
             yield from self._hear(happening, note)
         if self._applier.is_busy:
-            yield from self._end(self._applier.go_on(), note)
+            self._end(self._applier.go_on(), note)
         yield from self._decide(now_s, note)
         # The clock may still be behind: before second 0, workers get ready while no request is served.
         while min(now_s, self._applier.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
-            yield from self._make(self._due.popleft(), note)
+            self._make(self._due.popleft(), note)
         yield from self._look(note)
         if (asked := self._why_replan) is not None:
             yield asked
@@ -290,7 +287,7 @@ class Instances:
         self._take_in(seen)
         planned, config = self._planned, self._setting.config
         # The clock may be ahead, while the driver worked. The changes of the step that begins now have been made.
-        now_s = max(self._queues.now_s, self._applier.now_s)
+        now_s = max(self._accounts.now_s, self._applier.now_s)
         n_made = math.floor((now_s - self._plan_s) / config.step_s + 1e-9) + 1
         # It is there when planning has taken its time.
         takes_s = config.planning_s if asked.must else config.replanning_s
@@ -316,7 +313,7 @@ class Instances:
 
         self._last_answer = self._submitted(answer)
         n_steps = planned.problem.n_steps - step
-        self._request = _Request(asked, self._queues.now_s, n_steps, from_s, self._last_answer)
+        self._request = _Request(asked, self._accounts.now_s, n_steps, from_s, self._last_answer)
         yield Replanning()
         if asked.must:
             yield from self._decide(now_s, note)
@@ -331,8 +328,8 @@ class Instances:
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """Which part of shared instances others had; the rest the log's instances show."""
         window_s = round(self._setting.config.window_s)
-        shares = self._queues.others_shares(window * window_s, (window + 1) * window_s)
-        return {self._names[index]: {"others_share": own.tolist()} for index, own in sorted(shares.items())}
+        shares = self._accounts.others_shares(window * window_s, (window + 1) * window_s)
+        return {name: {"others_share": shares[name].tolist()} for name in self._names if name in shares}
 
     def _state(self, window: int) -> PhysicalState | None:
         """What a window starts from: what the last plan promises, if it was carried out in full, else what stands."""
@@ -436,7 +433,7 @@ class Instances:
             self._is_as_planned = True
         else:
             note(events.not_revised(revised, asked.reason, request.asked_s))
-            newer, self._again_s = [asked.reason, *newer], self._queues.now_s + AGAIN_S
+            newer, self._again_s = [asked.reason, *newer], self._accounts.now_s + AGAIN_S
             self._applier.reset_failures()
             if self._applier.has_idle:  # perhaps what is not in use goes now; a plan may find room then
                 self._due.appendleft(Change(self._applier.now_s, self._applier.layout, ()))
@@ -504,7 +501,7 @@ class Instances:
         for owner, training_from_s in under_way.items():
             end_s = training_from_s + self._training_s.get(owner, 0.0)
             if end_s < from_s:
-                end_s = from_s + max(step_s, self._queues.now_s - end_s)
+                end_s = from_s + max(step_s, self._accounts.now_s - end_s)
             end_step = math.ceil((end_s - self._plan_s) / step_s - 1e-9)
             ends[owner] = max(step + 1, min(end_step, planned.problem.n_steps))
         went = with_begun(planned, under_way, step)  # a change may be made before its step
@@ -584,7 +581,7 @@ class Instances:
         than now, it stays there.
         """
         assert self._planned is not None
-        change, now_s = self._due[0] if self._due else None, self._queues.now_s
+        change, now_s = self._due[0] if self._due else None, self._accounts.now_s
         if change is None or change.layout.owner(live.placement) == live.owner or self._applier.is_blocked(change):
             return
         epoch_s = self._planned.problem.epoch_steps * self._setting.config.step_s
@@ -598,40 +595,38 @@ class Instances:
         entries = [(placement, owner) for placement, owner in first.layout.entries if owner.task is Task.INFERENCE]
         change = Change(self._applier.now_s, OwnedLayout.of(entries), first.promised_s)
         self._changed_in = window
-        outcome = self._applier.apply(change, window, self._queues.busy_until_s, note)
-        for _ in self._end(outcome, note):
-            raise AssertionError("nothing is under way before the first window")
+        self._end(self._applier.apply(change, window, self._accounts.busy_until_s, note), note)
 
-    def _make(self, change: Change, note: Note) -> Iterator[Lost]:
+    def _make(self, change: Change, note: Note) -> None:
         """Carry the next change out, as far as it goes at once."""
         assert self._opening is not None
         self._is_late = self._applier.now_s > self._free_s + self._slack_s
         self._changed_in, self._changed_s = self._opening.window, self._applier.now_s
-        yield from self._end(self._applier.apply(change, self._changed_in, self._queues.busy_until_s, note), note)
+        self._end(self._applier.apply(change, self._changed_in, self._accounts.busy_until_s, note), note)
 
-    def _end(self, outcome: ChangeOutcome | None, note: Note) -> Iterator[Lost]:
-        """Log a change that is over, and look at the one after it; what died over its last batch."""
+    def _end(self, outcome: ChangeOutcome | None, note: Note) -> None:
+        """Log a change that is over, and look at the one after it."""
         if outcome is None:
             return
-        yield from self._tell(outcome, note)
+        self._tell(outcome, note)
         if outcome.news:
             self._stray("; ".join(f"{item.placement}: {item}" for item in outcome.news))
         self._held_up = outcome if self._is_late else None
         self._look_ahead()
 
-    def _tell(self, outcome: ChangeOutcome, note: Note) -> Iterator[Lost]:
-        """Log what a change has done, in the window in which it began; what died over its last batch."""
+    def _tell(self, outcome: ChangeOutcome, note: Note) -> None:
+        """Log what a change has done, in the window in which it began; what died over its last batch is lost."""
         if not outcome.is_empty:
             note(events.change(self._changed_in, outcome, self._applier.layout))
         for died in outcome.died:
             note(events.failed(self._changed_in, died.started, died.at_s, died.reason, died.tenant))
         for died in outcome.died:
-            yield from self._lost(died.tenant, died.server_ids)
+            self._accounts.lose(died.tenant, died.server_ids)
 
     def _is_unproven(self, happening: Happening) -> bool:
         return isinstance(happening, Finished | Checkpointed) and happening.at_s > self.known_s
 
-    def _look(self, note: Note) -> Iterator[Lost | Blind]:
+    def _look(self, note: Note) -> Iterator[Blind]:
         """Look at what others have done to the GPU, and whether its driver answers.
 
         All is read anew when a window has ended, and when a retraining is said to have.
@@ -652,7 +647,7 @@ class Instances:
                 "its GPU instance is gone: somebody else has destroyed it, or the GPU was reset, or lost for a while"
             )
             for name, worker in live.workers.items():
-                yield from self._lost(name, worker.server_ids)
+                self._accounts.lose(name, worker.server_ids)
                 note(self._failed(live, self._applier.now_s, reason, name))
         if sight.gone:
             stopped = tuple(live.stopped_at(self._applier.now_s) for live in sight.gone)
@@ -679,7 +674,7 @@ class Instances:
 
     def _take_over(self, live: Live, at_s: float) -> None:
         """Let the servers of a retraining's tenant take its weights over."""
-        self._applier.take_over(live.owner.tenant, at_s, self._queues.busy_until_s)
+        self._applier.take_over(live.owner.tenant, at_s, self._accounts.busy_until_s)
 
     def _failed(self, live: Live, at_s: float, reason: str, tenant: str | None = None) -> records.Failed:
         """That a worker in the instance has failed: one that serves in this window, a retraining in its own."""
@@ -687,12 +682,7 @@ class Instances:
         window = self._opening.window if live.is_inference else live.window
         return events.failed(window, live.started, at_s, reason, tenant)
 
-    def _lost(self, tenant: str, server_ids: Sequence[str]) -> Iterator[Lost]:
-        """The answers under way on the tenant's servers."""
-        index = self._names.index(tenant)
-        yield from (Lost(index, self._queues.states[index].in_service(server_id)) for server_id in server_ids)
-
-    def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Lost | Failed]:
+    def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Failed]:
         """Take note of what happened to a worker."""
         assert self._opening is not None
         window = self._opening.window
@@ -700,7 +690,7 @@ class Instances:
         if live is None:
             return
         if (so_far := self._applier.so_far_of_change_with(live)) is not None:
-            yield from self._tell(so_far, note)  # it starts in the log before anything becomes of it
+            self._tell(so_far, note)  # it starts in the log before anything becomes of it
         trained = partial(
             Trained, happening.at_s, live.owner.tenant, live.window, live.instance_id, option=live.training.option
         )
@@ -725,10 +715,9 @@ class Instances:
                 yield trained(facts=happening.facts)
             case Failed():
                 worker = live.worker(happening.tenant)
-                lost = list(self._lost(worker.owner.tenant, worker.server_ids))
+                self._accounts.lose(worker.owner.tenant, worker.server_ids)
                 note(self._failed(live, happening.at_s, happening.reason, worker.owner.tenant))
                 self._applier.failed(live, worker.owner.tenant)
-                yield from lost
                 yield happening
             case _:
                 assert_never(happening)

@@ -8,7 +8,6 @@ begun.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -23,12 +22,11 @@ from migrator.errors import StoppedError
 from migrator.execution import events
 from migrator.execution.ahead import begun_s, expected_opening
 from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe, rates_before_step, seen_step
-from migrator.execution.models import last_trained, outlooks
+from migrator.execution.models import Lessons, outlooks, timelines
 from migrator.execution.parts import Parts
 from migrator.execution.planning import PlannedWindow
-from migrator.execution.requests import Ledger
 from migrator.execution.rolling import Rolling
-from migrator.execution.seams import Asked, Failed, Happened, Lost, PlannedAhead, Replanned, Replanning, Trained
+from migrator.execution.seams import Asked, Failed, Happened, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
 from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
@@ -38,7 +36,6 @@ from migrator.signals import Interruption
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy, Policy
 from planner.problem import Owner
-from workloads.serving.requests import Requests
 from workloads.serving.tally import Totals
 
 _EPS = 1e-9
@@ -91,6 +88,7 @@ class Loop:
         self._interruption = interruption or Interruption()
         self._piece_s = PIECE_S if self._interruption.stop is None else STOP_S
         self._traffic, self._sharing, self._models = parts.traffic, parts.sharing, parts.models
+        self._accounts = parts.accounts
         self._foresight = Foresight(
             setting,
             parts.traffic,
@@ -101,8 +99,7 @@ class Loop:
         self._replan_every_s = _replan_every_s(setting, policy)
         self._rolling = Rolling(setting.config, parts.traffic, self._replan_every_s)
         before = () if parts.joins is None else parts.joins.trained
-        self._trained = {(one.tenant, one.window) for one in before if one.checkpoint is None}
-        self._ledger = Ledger(setting.tenants, setting.config.window_s, parts.first_window)
+        self._trained = Lessons((one.tenant, one.window) for one in before if one.checkpoint is None)
         self._plans: list[MigPlan] = []
         self._served_s = parts.first_window * setting.config.window_s
         self._log: RunLog | None = None
@@ -146,7 +143,7 @@ class Loop:
             self._interruption.put_off()
             self._leave_out(error.blind.from_s, self._parts.clock.now_s)
             known_s = max(self._sharing.known_s, self._served_s)
-            self._count(self._traffic.requests(self._served_s), known_s)
+            self._count(known_s)
             self._note(events.interrupted(error))
             raise
         finally:
@@ -181,10 +178,9 @@ class Loop:
         longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
         self._serve_until(n_windows * window_s + longest_s)  # by then every deadline is over
         # Service jitter may make the last answers late; those of real requests may not have been heard yet.
-        queues = self._parts.queues
-        while answers_s := [state.busy_until[server] for state in queues.states for server in state.batches]:
-            self._serve_until(max(answers_s))
-        while not self._ledger.knows(n_windows * round(window_s)):  # what stood is still being looked at
+        while (answer_s := self._accounts.last_answer_s) is not None:
+            self._serve_until(answer_s)
+        while not self._accounts.knows(n_windows * round(window_s)):  # what stood is still being looked at
             self._serve_until(self._served_s + LOOK_EVERY_S)
 
     def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
@@ -218,9 +214,9 @@ class Loop:
             self._traffic,
             opening,
             promised,
-            self._models.timelines,
+            self._models.accuracies,
             self._trained,
-            self._ledger.in_time_shares(window - 1),
+            self._accounts.in_time_shares(window - 1),
             self._plans,
         )
         forecast = self._foresight.forecast(opening)
@@ -259,7 +255,7 @@ class Loop:
 
     @property
     def _last_trained(self) -> tuple[int, ...]:
-        return tuple(last_trained(tenant.name, self._trained) for tenant in self._setting.tenants)
+        return tuple(self._trained.last(tenant.name) for tenant in self._setting.tenants)
 
     def _outlooks(self, window: int) -> tuple[Outlook, ...]:
         """What is expected of each tenant's model after the window."""
@@ -267,15 +263,15 @@ class Loop:
             self._setting.tenants,
             self._setting.config,
             window,
-            self._models.timelines,
+            self._models.accuracies,
             self._trained,
-            self._ledger.in_time_shares(window - 1),
+            self._accounts.in_time_shares(window - 1),
         )
 
     def _apply(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None) -> None:
         """Log the window's plan, and take it up."""
         self._tell_failed_forecasts()
-        started = events.window_started(self._setting, opening, forecast, planned, self._parts.queues.states)
+        started = events.window_started(self._setting, opening, forecast, planned, self._accounts.queues)
         self._note(started, None if planned is None else events.wall_of(planned.plan))
         self._sharing.begin(opening, forecast, planned, self._note)
         if planned is not None:
@@ -294,9 +290,7 @@ class Loop:
             self._interruption.check()
             due_s = min(self._next_s(), self._served_s + self._piece_s, end_s)
             until_s = self._sharing.wait(due_s)
-            requests = self._traffic.requests(until_s)
-            self._served_s, outcomes = self._sharing.serve(requests, self._models.timelines, until_s)
-            self._ledger.add(requests, outcomes, self._sharing.known_s)
+            self._served_s = self._sharing.serve(self._accounts, timelines(self._models), until_s)
             self._measure()
             for happened in self._sharing.act(self._served_s, self._note):
                 self._happened(happened)
@@ -305,7 +299,7 @@ class Loop:
                     self._plan_ahead(window + 1)
                 self._replan(self._rolling.asks(self._served_s))
                 self._tell_failed_forecasts()
-            self._count(requests, self._sharing.known_s)
+            self._count(self._sharing.known_s)
 
     def _next_s(self) -> float:
         """When to look next, should nothing happen before: to plan anew, to plan ahead, or for what was measured."""
@@ -319,7 +313,7 @@ class Loop:
         return min(self._rolling.next_s(self._served_s), ahead_s, measured_s)
 
     def _happened(self, happened: Happened) -> None:
-        """Let a retrained model answer; count answers that died with their server as dropped, and no blind seconds."""
+        """Let a retrained model answer, plan anew where that is asked for, and count no blind seconds."""
         match happened:
             case Trained():
                 accuracy = self._models.trained(
@@ -327,11 +321,8 @@ class Loop:
                 )
                 self._note(events.trained(happened, accuracy))
                 if happened.checkpoint is None:
-                    self._trained.add((happened.tenant, happened.window))
+                    self._trained.add(happened.tenant, happened.window)
                     self._rolling.trained(happened)
-            case Lost():
-                requests = self._traffic.requests(self._served_s)[happened.tenant_index]
-                self._ledger.lose(happened.tenant_index, requests, happened.outcomes)
             case Failed():
                 self._rolling.failed(happened)
             case Asked():
@@ -348,7 +339,7 @@ class Loop:
     def _leave_out(self, from_s: float, to_s: float) -> None:
         """Count no request of these seconds, unless what became of them is known whatever stood."""
         if self._sharing.known_s < inf:
-            self._ledger.blind(from_s, to_s)
+            self._accounts.leave_out(from_s, to_s)
 
     def _replan(self, asked: Asked | None) -> None:
         """Begin to plan the rest of the window anew, from what has arrived by now, if that is asked for.
@@ -385,13 +376,13 @@ class Loop:
         while self._foresight.failures:
             self._note(self._foresight.failures.popleft())
 
-    def _count(self, requests: Sequence[Requests], known_s: float) -> None:
+    def _count(self, known_s: float) -> None:
         """Count what is known of by now; tell the view how far the run is; log the windows that are settled now."""
-        self._ledger.know(requests, known_s)
+        self._accounts.know(known_s)
         n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
         if self._served_s <= n_windows * window_s:
-            self._view.reached(self._served_s, self._ledger.totals, self._sharing.layout)
-        for settled in self._ledger.settled(n_windows - 1, requests, self._parts.queues.states):
+            self._view.reached(self._served_s, self._accounts.totals, self._sharing.layout)
+        for settled in self._accounts.settled(n_windows - 1):
             capability = self._sharing.served_by_second(settled.window)
             self._note(events.window_finished(settled, capability))
             assert self._log is not None

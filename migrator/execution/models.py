@@ -8,25 +8,127 @@ models have lost so far, and in which windows a tenant may be retrained stands i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from migrator.config import Config
 from migrator.estimates import Estimate
 from migrator.log.records import Outlook
-from workloads.serving.requests import AccuracyTimeline
+from workloads.serving.servers import AccuracyTimeline
 from workloads.tenants import Tenant, accuracy_at_start
 from workloads.training import FULL, reached
+
+
+class Accuracies:
+    """A tenant's accuracy: of the last windows from moment to moment, of those before only what each begin left of it.
+
+    So it does not grow with the run but for a number a window.
+    """
+
+    def __init__(self, by_s: Mapping[float, float] = MappingProxyType({})) -> None:
+        """``by_s`` are accuracies by the second of the run from which on they hold."""
+        self._by_s, self._kept = dict(by_s), dict[float, float | None]()
+        self._timeline: AccuracyTimeline | None = None
+
+    def note(self, at_s: float, accuracy: float) -> None:
+        """The model in service gives this from now on."""
+        self._by_s[at_s], self._timeline = accuracy, None
+
+    @property
+    def timeline(self) -> AccuracyTimeline:
+        """From moment to moment; there is at least one."""
+        if self._timeline is None:
+            self._timeline = AccuracyTimeline.of(self._by_s)
+        return self._timeline
+
+    @property
+    def newest(self) -> float:
+        """What the model in service gives."""
+        return self.timeline.accuracy[-1]
+
+    def kept(self, at_s: float) -> float | None:
+        """Which part of the accuracy before a window's begin was left at it; ``None``: there was none, or no word."""
+        if at_s in self._kept:
+            return self._kept[at_s]
+        before = max((from_s for from_s in self._by_s if from_s < at_s), default=None)
+        if before is None or self._by_s[before] == 0 or at_s not in self._by_s:
+            return None
+        return min(1.0, self._by_s[at_s] / self._by_s[before])
+
+    def forget(self, window: int, window_s: float) -> None:
+        """Keep of all before the last two windows only what their begins left; ``window`` begins."""
+        least_s = (window - LASTING) * window_s
+        if not any(at_s < least_s for at_s in self._by_s):
+            return
+        begins = (at_s for at_s in self._by_s if at_s <= least_s and at_s == round(at_s / window_s) * window_s)
+        self._kept |= {at_s: self.kept(at_s) for at_s in begins}
+        last_s = max(at_s for at_s in self._by_s if at_s < least_s)
+        self._by_s = {at_s: accuracy for at_s, accuracy in self._by_s.items() if at_s >= last_s}
+        self._timeline = None
+
+
+LASTING = 2
+"""What is remembered whole of a run are the last windows, as many as this: a retraining may end one window late."""
+
+
+class Lessons:
+    """Which retrainings have ended; of windows before the last two only how many."""
+
+    def __init__(self, ended: Iterable[tuple[str, int]] = ()) -> None:
+        """``ended`` are retrainings by tenant and with which window's data."""
+        self._recent = {*ended}
+        self._folded: dict[str, _Folded] = {}
+
+    def add(self, tenant: str, window: int) -> None:
+        """A retraining has ended."""
+        self._recent.add((tenant, window))
+
+    def last(self, tenant: str) -> int:
+        """With which window's data its model was retrained last; −1 for what it came with."""
+        folded = self._folded.get(tenant, _Folded()).last
+        return max((window for name, window in self._recent if name == tenant), default=folded)
+
+    def counted(self, tenant: Tenant, window: int) -> tuple[int, int]:
+        """Windows before this one that had something to learn, and in how many of them it was learned."""
+        folded = self._folded.get(tenant.name, _Folded())
+        for k in range(folded.end, window - LASTING):
+            folded = self._with(folded, tenant, k)
+            self._recent.discard((tenant.name, k))
+        self._folded[tenant.name] = folded
+        for k in range(folded.end, window):
+            folded = self._with(folded, tenant, k)
+        return folded.n_past, folded.n_trained
+
+    def _with(self, folded: _Folded, tenant: Tenant, k: int) -> _Folded:
+        learns, learned = tenant.retrains_in(k), (tenant.name, k) in self._recent
+        last = k if learned else folded.last
+        return _Folded(k + 1, folded.n_past + learns, folded.n_trained + (learns and learned), last)
+
+    def but(self, more: Iterable[tuple[str, int]] = (), less: Iterable[tuple[str, int]] = ()) -> Lessons:
+        """These, with some retrainings more, and others less, of the last two windows."""
+        other = Lessons({*self._recent, *more} - {*less})
+        other._folded = dict(self._folded)
+        return other
+
+
+class _Folded(NamedTuple):
+    """What is left of the windows before ``end``: those with something to learn, those retrained, and the last one."""
+
+    end: int = 0
+    n_past: int = 0
+    n_trained: int = 0
+    last: int = -1
 
 
 class Models(Protocol):
     """The models that answer, over a run."""
 
     @property
-    def timelines(self) -> list[AccuracyTimeline]:
-        """Each tenant's accuracy so far."""
+    def accuracies(self) -> Mapping[str, Accuracies]:
+        """Each tenant's accuracy so far, by name."""
 
     @property
     def estimates(self) -> Sequence[Estimate] | None:
@@ -52,12 +154,9 @@ class _Learned:
     gave: float | None = None
 
 
-def last_trained(tenant: str, trained: Collection[tuple[str, int]]) -> int:
-    """With which window's data its model was retrained last; −1 for what it came with.
-
-    ``trained`` are the retrainings that have ended: tenant, and with which window's data.
-    """
-    return max((window for own, window in trained if own == tenant), default=-1)
+def timelines(models: Models) -> dict[str, AccuracyTimeline]:
+    """What the models give from moment to moment, by tenant."""
+    return {name: own.timeline for name, own in models.accuracies.items()}
 
 
 class TabledModels:
@@ -65,6 +164,7 @@ class TabledModels:
 
     Attributes:
         estimates: By config.
+        accuracies: Each tenant's accuracy so far, by name.
     """
 
     estimates = None
@@ -75,12 +175,7 @@ class TabledModels:
         self._window_s = window_s
         self._learned = [_Learned() for _ in tenants]
         self._opened: dict[int, tuple[float, ...]] = {}
-        self._accuracies: list[dict[float, float]] = [{} for _ in tenants]
-
-    @property
-    def timelines(self) -> list[AccuracyTimeline]:
-        """Each tenant's accuracy so far."""
-        return list(map(AccuracyTimeline.of, self._accuracies))
+        self.accuracies = {tenant.name: Accuracies() for tenant in tenants}
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, by tenant."""
@@ -88,9 +183,11 @@ class TabledModels:
             accuracy_at_start(tenant, window, learned.window, learned.gave)
             for tenant, learned in zip(self._tenants, self._learned, strict=True)
         )
-        for own, accuracy in zip(self._accuracies, found, strict=True):
-            own[window * self._window_s] = accuracy
+        for own, accuracy in zip(self.accuracies.values(), found, strict=True):
+            own.note(window * self._window_s, accuracy)
+            own.forget(window, self._window_s)
         self._opened[window] = found
+        self._opened.pop(window - LASTING, None)
         return found
 
     def opened(self, window: int) -> tuple[float, ...]:
@@ -112,11 +209,11 @@ class TabledModels:
             accuracy = accuracy_at_start(self._tenants[index], at_window, window, gave)
         else:
             accuracy = self._tenants[index].accuracy_in(window).after if gave is None else gave
-        if checkpoint is not None and accuracy <= (served := self.timelines[index].at(at_s)):
+        if checkpoint is not None and accuracy <= (served := self.accuracies[tenant].timeline.at(at_s)):
             return served
         if window >= self._learned[index].window:
             self._learned[index] = _Learned(window, gave)
-        self._accuracies[index][at_s] = accuracy
+        self.accuracies[tenant].note(at_s, accuracy)
         return accuracy
 
     def _gave(self, index: int, window: int, option: str, checkpoint: float | None) -> float | None:
@@ -153,9 +250,9 @@ def outlooks(
     tenants: Sequence[Tenant],
     config: Config,
     window: int,
-    seen: Sequence[AccuracyTimeline],
-    trained: Collection[tuple[str, int]],
-    in_time: Sequence[float],
+    seen: Mapping[str, Accuracies],
+    trained: Lessons,
+    in_time: Mapping[str, float],
 ) -> tuple[Outlook, ...]:
     """Each tenant's outlook as ``window`` begins.
 
@@ -164,34 +261,26 @@ def outlooks(
         config: What it says of retrainings, and how many windows there are, and how long.
         window: The window's number.
         seen: Each tenant's accuracy up to the window's start, that included.
-        trained: Which retrainings have ended: tenant, and with which window's data.
+        trained: Which retrainings have ended.
         in_time: By tenant, the share of the last window's requests that were answered in time.
     """
     found = []
-    for tenant, timeline, share in zip(tenants, seen, in_time, strict=True):
-        past = [k for k in range(window) if tenant.retrains_in(k)]
-        kept = [one for k in past if (one := _kept(timeline, (k + 1) * config.window_s)) is not None]
-        n_trained = sum((tenant.name, k) in trained for k in past)
-        retrained = (n_trained + RETRAINED_PRIOR) / (len(past) + 1)
+    for tenant in tenants:
+        begins_s = ((k + 1) * config.window_s for k in range(window) if tenant.retrains_in(k))
+        kept = [one for at_s in begins_s if (one := seen[tenant.name].kept(at_s)) is not None]
+        n_past, n_trained = trained.counted(tenant, window)
+        retrained = (n_trained + RETRAINED_PRIOR) / (n_past + 1)
         drift = median(kept) if kept else config.retraining.drift_prior
         found.append(
             Outlook(
                 drift=round(drift, DIGITS),
                 stays=round(1 - retrained, DIGITS),
-                in_time=round(share, DIGITS),
+                in_time=round(in_time[tenant.name], DIGITS),
                 ahead=windows_ahead(tenant, config, window),
                 still=STILL,
             )
         )
     return tuple(found)
-
-
-def _kept(timeline: AccuracyTimeline, at_s: float) -> float | None:
-    """Which part of the accuracy just before this moment was left at it; ``None`` where there was none, or no word."""
-    before = [accuracy for from_s, accuracy in zip(timeline.from_s, timeline.accuracy, strict=True) if from_s < at_s]
-    if not before or before[-1] == 0 or at_s not in timeline.from_s:
-        return None
-    return min(1.0, timeline.at(at_s) / before[-1])
 
 
 def windows_ahead(tenant: Tenant, config: Config, window: int) -> tuple[bool, ...]:

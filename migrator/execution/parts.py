@@ -13,6 +13,7 @@ from typing import Protocol
 
 from migrator.errors import InfeasibleError
 from migrator.estimates import as_carried_out
+from migrator.execution.accounts import QueueAccounts
 from migrator.execution.applier import Backend
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.instances import Instances, lead_s
@@ -20,7 +21,7 @@ from migrator.execution.models import Models, TabledModels
 from migrator.execution.planning import Solving
 from migrator.execution.posing import posed
 from migrator.execution.requests import Queues, SimulatedQueues
-from migrator.execution.seams import Sharing, Trained
+from migrator.execution.seams import Accounts, Sharing, Trained
 from migrator.log.records import RunFinished
 from migrator.pools import as_shared
 from migrator.setting import Setting
@@ -29,7 +30,7 @@ from planner.errors import EngineError
 from planner.feasibility import infeasibility
 from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.problem import Problem
-from workloads.serving.requests import Dispatch, QueueState
+from workloads.serving.servers import Dispatch
 from workloads.tenants import Tenant, accuracy_at_start
 from workloads.traffic.luck import ServiceJitter, service_jitter
 
@@ -59,14 +60,6 @@ class Shown(Protocol):
         """Seconds since the first window began."""
 
 
-class Queued(Protocol):
-    """Shows who waits."""
-
-    @property
-    def states(self) -> Sequence[QueueState]:
-        """How the requests of each tenant stand."""
-
-
 @dataclass(frozen=True, eq=False)
 class Parts:
     """What a run is made of.
@@ -76,7 +69,7 @@ class Parts:
         policy: What decides.
         sharing: What its answers become on the GPU.
         clock: The run's time; it may be ahead of the requests, while the driver works.
-        queues: How requests stand.
+        accounts: What becomes of requests.
         models: What answers them.
         ending: Ends what only this run has, and says what is known then; ``None`` where there is nothing of the kind.
         joins: Where a run that was cut off is joined again; ``None`` for a new one.
@@ -88,7 +81,7 @@ class Parts:
     policy: AnyPolicy
     sharing: Sharing
     clock: Shown
-    queues: Queued
+    accounts: Accounts
     models: Models
     ending: Callable[[], RunFinished] | None = None
     joins: Joining | None = None
@@ -130,18 +123,23 @@ def parts_on_instances(
     first_s = 0.0 if joins is None else joins.window * setting.config.window_s
     if queues is None:
         dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
-        weights, turn_cost = [tenant.weight for tenant in setting.tenants], setting.turn_cost
-        queues = SimulatedQueues(len(weights), jitter_of(setting), dispatch, weights=weights, turn_cost=turn_cost)
-    if joins is not None:
-        queues.begin(traffic.requests(first_s), first_s)
+        queues = simulated_queues(setting, dispatch)
+    first_window = 0 if joins is None else joins.window
+    accounts = QueueAccounts(traffic, setting.tenants, setting.config.window_s, queues, first_window)
     opened = backend(first_s - lead_s(setting))
     step_s, n_steps = setting.config.step_s, setting.config.n_history_steps
     arrived_rps = partial(traffic.rates_before, step_s=step_s, n_steps=n_steps) if policy.knows is Knows.PAST else None
     solving = Solving(policy=policy, as_published=as_published, time_limit_s=time_limit_s, arrived_rps=arrived_rps)
     n_started = 0 if joins is None else joins.n_started
-    sharing = Instances(setting, opened, queues, tenants_that_run(setting), solving, first_s, n_started)
+    sharing = Instances(setting, opened, accounts, tenants_that_run(setting), solving, first_s, n_started)
     models = models or tabled_models(setting, joins)
-    return Parts(traffic, policy, sharing, opened.clock, queues, models, ending, joins, time_limit_s)
+    return Parts(traffic, policy, sharing, opened.clock, accounts, models, ending, joins, time_limit_s)
+
+
+def simulated_queues(setting: Setting, dispatch: Dispatch = Dispatch.PULL) -> SimulatedQueues:
+    """The tenants' queues, with the run's chance and turn cost."""
+    weights = {tenant.name: tenant.weight for tenant in setting.tenants}
+    return SimulatedQueues(weights, jitter_of(setting), dispatch, turn_cost=setting.turn_cost)
 
 
 def _prepared(policy: Policy, run: Sequence[Problem]) -> Policy:

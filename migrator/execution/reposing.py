@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,10 +24,10 @@ from migrator.estimates import Estimate
 from migrator.execution import events
 from migrator.execution.ahead import Seen, begun_s, fallen
 from migrator.execution.foresight import Foresight, Opening, forecast_from, observe, rates_before_step, seen_step
-from migrator.execution.models import TabledModels, last_trained, outlooks, unseen, windows_ahead
+from migrator.execution.models import Accuracies, Lessons, TabledModels, outlooks, unseen, windows_ahead
 from migrator.execution.posing import estimates_in, plan_from_step_of, pools_terms, posed, shifted, terms_of
 from migrator.log import records
-from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, ReadLog
+from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, TIME_DIGITS, ReadLog
 from migrator.setting import Setting
 from migrator.traffic import Traffic
 from planner.build import PoolTerms, WarmUps, with_forecast
@@ -37,7 +38,6 @@ from planner.policies.policy import Knows
 from planner.problem import PhysicalState, Problem, Reconfiguration, TenantTerms
 from planner.unavailable import unavailable_later
 from planner.verify import Verification, verify
-from workloads.serving.requests import AccuracyTimeline
 from workloads.tenants import Tenant
 from workloads.training import FULL
 
@@ -165,7 +165,7 @@ class RunCheck:
         if warm_ups is None or not names <= started.model_age.keys():
             return "the log does not say what the window began with"
         window, from_step = started.window, started.plan_from_step
-        if started.asked_s not in (None, round(begun_s(self._setting, window), events.TIME_DIGITS)):
+        if started.asked_s not in (None, round(begun_s(self._setting, window), TIME_DIGITS)):
             return f"its plan was begun at second {started.asked_s}, which {CONFIG_FILE} does not say"
         state, opening = self._state(started), self._opening(started, warm_ups, measured)
         if from_step != plan_from_step_of(self._setting, opening, state):
@@ -262,8 +262,8 @@ class _Retold:
         self._names = [tenant.name for tenant in setting.tenants]
         self._models = TabledModels(setting.tenants, setting.config.window_s)
         self._n_opened, self._opened = 0, tuple[float, ...]()
-        self._measured: list[dict[float, float]] = [{} for _ in self._names]
-        self._trained: set[tuple[str, int]] = set()
+        self._measured = {name: Accuracies() for name in self._names}
+        self._trained = Lessons()
 
     def began(self, started: records.WindowStarted) -> str | None:
         """What of a window's beginning does not follow; ``None`` if all does, as far as it is told."""
@@ -271,23 +271,23 @@ class _Retold:
         for left_out in range(self._n_opened, window):  # by a run that was joined again
             self._models.open(left_out)
         is_ahead, objection = started.asked_s is not None, None
-        before = self._timelines if is_ahead else []
+        before = deepcopy(self._accuracies) if is_ahead else {}  # as it was
         self._opened, self._n_opened = self._models.open(window), window + 1
         if not is_ahead:
             objection = self._begins(started.start_s, {name: told[name].accuracy_before for name in self._names})
-            before = self._timelines
+            before = self._accuracies
         for index, name in enumerate(self._names):
-            age = window - last_trained(name, self._trained)
+            age = window - self._trained.last(name)
             if started.model_age.get(name, age) != age:
                 return objection or _does_not_follow(name, "has an age of", started.model_age[name], age)
             view = started.outlook.get(name)
-            expected = self._outlook(window, index, before[index], 1.0 if view is None else view.in_time)
+            expected = self._outlook(window, index, before[name], 1.0 if view is None else view.in_time)
             for key in () if view is None else expected.__struct_fields__:
                 if not _are_same(getattr(view, key), getattr(expected, key)):
                     what = f"has in its outlook {key}"
                     return objection or _does_not_follow(name, what, getattr(view, key), getattr(expected, key))
             if is_ahead and objection is None:
-                objection = self._expected(started, index, before[index], expected.drift)
+                objection = self._expected(started, index, before[name], expected.drift)
         return objection
 
     def measured(self, measured: records.Measured) -> str | None:
@@ -299,22 +299,20 @@ class _Retold:
 
     def _begins(self, start_s: float, known: Mapping[str, float]) -> str | None:
         """The window that was opened last begins with these accuracies."""
-        for index, (name, accuracy) in enumerate(zip(self._names, self._opened, strict=True)):
-            self._measured[index][start_s] = known[name]
+        for name, accuracy in zip(self._names, self._opened, strict=True):
+            self._measured[name].note(start_s, known[name])
             if not self._is_live and not _are_same(known[name], accuracy):
                 return _does_not_follow(name, "begins with an accuracy of", known[name], accuracy)
         return None
 
-    def _expected(
-        self, started: records.WindowStarted, index: int, timeline: AccuracyTimeline, drift: float
-    ) -> str | None:
+    def _expected(self, started: records.WindowStarted, index: int, seen: Accuracies, drift: float) -> str | None:
         """What a plan made ahead takes a model for, where nothing was learned between then and the window's start."""
         assert started.asked_s is not None
         name, tenant = self._names[index], self._setting.tenants[index]
-        if any(started.asked_s < at_s for at_s in timeline.from_s):
+        if started.asked_s < seen.timeline.from_s[-1]:
             return None
         loses = drift if tenant.retrains_in(started.window - 1) else 1.0
-        told, made = started.forecast.tenants[name].accuracy_before, fallen(timeline.at(started.asked_s), loses)
+        told, made = started.forecast.tenants[name].accuracy_before, fallen(seen.timeline.at(started.asked_s), loses)
         return None if _are_same(told, made) else _does_not_follow(name, "is expected to begin with", told, made)
 
     def learned(self, ended: records.Finished) -> str | None:
@@ -322,9 +320,9 @@ class _Retold:
         name, window, at_s, told = ended.tenant, ended.window, ended.finish_s, ended.accuracy
         part, option = ended.part if isinstance(ended, records.Checkpoint) else None, ended.option or FULL
         if part is None:
-            self._trained.add((name, window))
+            self._trained.add(name, window)
         if self._is_live:
-            self._measured[self._names.index(name)][at_s] = told
+            self._measured[name].note(at_s, told)
             return None
         gave = self._models.trained(name, window, at_s, option, part)
         if not _are_same(told, gave) and at_s % self._setting.config.window_s == 0:
@@ -334,17 +332,17 @@ class _Retold:
 
     def resumed(self) -> None:
         """A live run that is joined again has measured nothing yet."""
-        self._measured = [{} for _ in self._names]
+        self._measured = {name: Accuracies() for name in self._names}
 
     @property
-    def _timelines(self) -> list[AccuracyTimeline]:
-        """Each tenant's accuracy so far."""
-        return list(map(AccuracyTimeline.of, self._measured)) if self._is_live else self._models.timelines
+    def _accuracies(self) -> Mapping[str, Accuracies]:
+        """Each tenant's accuracy so far, by name."""
+        return self._measured if self._is_live else self._models.accuracies
 
-    def _outlook(self, window: int, index: int, timeline: AccuracyTimeline, in_time: float) -> records.Outlook:
+    def _outlook(self, window: int, index: int, seen: Accuracies, in_time: float) -> records.Outlook:
         """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""
         tenant, config = self._setting.tenants[index], self._setting.config
-        return outlooks([tenant], config, window, [timeline], self._trained, [in_time])[0]
+        return outlooks([tenant], config, window, {tenant.name: seen}, self._trained, {tenant.name: in_time})[0]
 
 
 def _are_same(told: object, made: object) -> bool:

@@ -11,16 +11,16 @@ import numpy as np
 
 from workloads.arrays import BoolArray, FloatArray
 from workloads.serving.advance import advance
-from workloads.serving.pool import Batches, Lane, PoolState, busy_shares
+from workloads.serving.pool import Batches, Kernel, Lane, Piece, PoolState, busy_shares
 from workloads.serving.pool import advance as advance_pool
-from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server
-from workloads.serving.tally import SecondCounts, Tally, Totals
-from workloads.tenants import Tenant
+from workloads.serving.requests import Outcomes, QueueState, Requests
+from workloads.serving.servers import AccuracyTimeline, Dispatch, Server
+from workloads.serving.tally import SettledWindow, Tally, Totals
 from workloads.traffic.luck import ServiceJitter
 
 
 class Queues(ABC):
-    """Every tenant's queue, from second 0 on unless it begins later.
+    """Each tenant's queue by its name, from second 0 on unless it begins later.
 
     Attributes:
         are_real: Whether requests really were answered, or not: then it does not matter what is known of the GPU.
@@ -28,45 +28,67 @@ class Queues(ABC):
 
     are_real: bool
 
-    def __init__(self, n_tenants: int) -> None:
-        self._states = [QueueState() for _ in range(n_tenants)]
+    def __init__(self, tenants: Iterable[str]) -> None:
+        self._states = {name: QueueState() for name in tenants}
 
-    def begin(self, requests: Sequence[Requests], start_s: float) -> None:
-        """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
-        self._states = [QueueState(head=len(own), tail=len(own), now_s=start_s) for own in requests]
+    def begin(self, n_before: Mapping[str, int], start_s: float) -> None:
+        """Begin at a later second; so many requests arrived before it, and are in no queue."""
+        self._states = {name: QueueState(head=n, tail=n, now_s=start_s) for name, n in n_before.items()}
 
     @property
-    def states(self) -> Sequence[QueueState]:
+    def states(self) -> Mapping[str, QueueState]:
         """How each queue stands."""
-        return tuple(self._states)
+        return dict(self._states)
 
     @property
     def now_s(self) -> float:
         """How far all queues have come."""
-        return self._states[0].now_s
+        return next(iter(self._states.values())).now_s
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
         """By server id, when the batch in service at :attr:`now_s` ends, as far as known."""
-        return {server_id: end_s for state in self._states for server_id, end_s in state.busy_until.items()}
+        states = self._states.values()
+        return {server_id: end_s for state in states for server_id, end_s in state.busy_until.items()}
 
     @abstractmethod
     def advance(
         self,
-        requests: Sequence[Requests],
+        requests: Mapping[str, Requests],
         servers: Mapping[str, Sequence[Server]],
-        accuracies: Sequence[AccuracyTimeline],
+        accuracies: Mapping[str, AccuracyTimeline],
         until_s: float,
         lanes: Sequence[Lane] = (),
-    ) -> list[Outcomes]:
+    ) -> dict[str, Outcomes]:
         """Bring every queue to ``until_s``; outcomes by tenant, as far as known.
 
         ``servers`` are those that each tenant has alone, ``lanes`` those of pools.
         """
 
+    def serve_by(
+        self,
+        kernel: Kernel,
+        state: PoolState,
+        requests: Mapping[str, Requests],
+        accuracies: Mapping[str, AccuracyTimeline],
+        until_s: float,
+    ) -> tuple[PoolState, Piece]:
+        """Bring all queues forward with a kernel that serves them together."""
+        names = [*self._states]
+        state, piece = kernel(
+            [requests[name] for name in names],
+            state,
+            accuracies=[accuracies[name] for name in names],
+            until_s=until_s,
+        )
+        for name, own in zip(names, state.queues, strict=True):
+            tail = requests[name].end
+            self._states[name] = QueueState(own.head, tail, state.busy_until, state.now_s, own.n_batches)
+        return state, piece
+
     @abstractmethod
-    def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:
-        """By place of a tenant that shared lanes in these seconds, which part others had, ``(end_s − first_s,)``.
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[str, FloatArray]:
+        """By tenant that shared lanes in these seconds, which part others had, ``(end_s − first_s,)``.
 
         From 0 to 1; a lane counts by its rate. What was before is forgotten.
         """
@@ -77,25 +99,25 @@ class _Turns:
     """A piece of time of members that share lanes.
 
     Attributes:
-        members: By place, their names.
+        members: Their names, in the order of the batches' indices.
         lanes: In the order of their ranks.
         from_s: The piece's begin.
         until_s: Its end.
         batches: Those that began in it.
     """
 
-    members: Mapping[int, str]
+    members: Sequence[str]
     lanes: Sequence[Lane]
     from_s: float
     until_s: float
     batches: Batches
 
-    def add(self, index: int, could: FloatArray, given: FloatArray, first_s: int) -> None:
+    def add(self, member: str, could: FloatArray, given: FloatArray, first_s: int) -> None:
         """Add the requests of a member that lanes could have answered in each second, and what of that others had."""
-        others = self.batches.tenant_index != [*self.members].index(index)
+        others = self.batches.tenant_index != self.members.index(member)
         seconds = np.arange(first_s, first_s + len(could) + 1.0)
         for rank, lane in enumerate(self.lanes):
-            own = next((one for one in lane.servers if one.tenant == self.members[index]), None)
+            own = next((one for one in lane.servers if one.tenant == member), None)
             if own is not None:
                 rate_rps = own.batch_limit / own.latency.at(own.batch_limit)
                 served = np.clip(seconds, max(self.from_s, own.ready_s), max(self.from_s, min(self.until_s, own.end_s)))
@@ -106,7 +128,7 @@ class _Turns:
 
 
 class SimulatedQueues(Queues):
-    """Every tenant's queue, served by whatever stands at the moment.
+    """Each tenant's queue, served by what stands at the moment.
 
     Tenants are brought forward together if one lane serves both, or a chain of lanes connects them. Of what stands,
     a tenant's own servers are lanes of its own then. So it is while one member alone is ready in a pool's lanes: they
@@ -117,90 +139,86 @@ class SimulatedQueues(Queues):
 
     def __init__(
         self,
-        n_tenants: int,
+        weights: Mapping[str, float],
         jitter: ServiceJitter | None,
         dispatch: Dispatch = Dispatch.PULL,
         *,
-        weights: Sequence[float] | None = None,
         turn_cost: float = 0.0,
     ) -> None:
-        """``weights`` are what tenants' answers are worth, 1 by default; ``turn_cost`` is as in ``pool.advance``."""
-        super().__init__(n_tenants)
+        """``weights``, by tenant, are what answers are worth; ``turn_cost`` is as in ``pool.advance``."""
+        super().__init__(weights)
         self._jitter, self._dispatch = jitter, dispatch
-        self._weights, self._turn_cost = weights or [1.0] * n_tenants, turn_cost
+        self._weights, self._turn_cost = dict(weights), turn_cost
         self._turns: dict[str, str] = {}  # by lane, whose turn it was last
         self._taken: list[_Turns] = []
 
     def advance(
         self,
-        requests: Sequence[Requests],
+        requests: Mapping[str, Requests],
         servers: Mapping[str, Sequence[Server]],
-        accuracies: Sequence[AccuracyTimeline],
+        accuracies: Mapping[str, AccuracyTimeline],
         until_s: float,
         lanes: Sequence[Lane] = (),
-    ) -> list[Outcomes]:
+    ) -> dict[str, Outcomes]:
         """Bring every queue to ``until_s``; outcomes by tenant."""
-        found = dict[int, Outcomes]()
-        for members in connected([own.tenant for own in requests], lanes):
-            names = [requests[index].tenant for index in members]
-            shared = [lane for lane in lanes if lane.servers[0].tenant in names]
+        found = dict[str, Outcomes]()
+        for members in connected([*requests], lanes):
+            shared = [lane for lane in lanes if lane.servers[0].tenant in members]
             if shared:
-                own_lanes = [Lane(one.server_id, (one,)) for name in names for one in servers.get(name, ())]
+                own_lanes = [Lane(one.server_id, (one,)) for name in members for one in servers.get(name, ())]
                 found |= self._advance_together(requests, members, own_lanes + shared, accuracies, until_s)
                 continue
-            (index,) = members
-            alone, state = servers.get(names[0], ()), self._states[index]
-            self._states[index], found[index] = advance(
-                requests[index], state, alone, accuracies[index], until_s, self._jitter, self._dispatch
+            (name,) = members
+            alone, state = servers.get(name, ()), self._states[name]
+            self._states[name], found[name] = advance(
+                requests[name], state, alone, accuracies[name], until_s, self._jitter, self._dispatch
             )
-        return [found[index] for index in range(len(requests))]
+        return {name: found[name] for name in requests}
 
     def _advance_together(
         self,
-        requests: Sequence[Requests],
-        members: Sequence[int],
+        requests: Mapping[str, Requests],
+        members: Sequence[str],
         lanes: Sequence[Lane],
-        accuracies: Sequence[AccuracyTimeline],
+        accuracies: Mapping[str, AccuracyTimeline],
         until_s: float,
-    ) -> dict[int, Outcomes]:
+    ) -> dict[str, Outcomes]:
         """Bring the members' queues to ``until_s`` in turns; their outcomes."""
         assert self._dispatch is Dispatch.PULL
-        names = [requests[index].tenant for index in members]
         state, piece = advance_pool(
-            [requests[index] for index in members],
-            self._pool_of(names, members, lanes),
+            [requests[name] for name in members],
+            self._pool_of(members, lanes),
             lanes,
-            [accuracies[index] for index in members],
+            [accuracies[name] for name in members],
             until_s,
             self._jitter,
-            weights=[self._weights[index] for index in members],
+            weights=[self._weights[name] for name in members],
             turn_cost=self._turn_cost,
         )
-        self._turns |= {lane_id: names[member] for lane_id, member in state.holders.items() if member >= 0}
+        self._turns |= {lane_id: members[place] for lane_id, place in state.holders.items() if place >= 0}
         ranked = sorted(lanes, key=lambda lane: lane.lane_id)
         from_s = self._states[members[0]].now_s
-        self._taken.append(_Turns(dict(zip(members, names, strict=True)), ranked, from_s, until_s, piece.batches))
-        for index, queue in zip(members, state.queues, strict=True):
-            self._states[index] = queue
+        self._taken.append(_Turns(members, ranked, from_s, until_s, piece.batches))
+        self._states |= dict(zip(members, state.queues, strict=True))
         return dict(zip(members, piece.outcomes, strict=True))
 
-    def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:
-        """By place of a tenant that shared lanes in these seconds, which part of them others had."""
-        found = dict[int, tuple[FloatArray, FloatArray]]()
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[str, FloatArray]:
+        """By tenant that shared lanes in these seconds, which part of them others had."""
+        found = dict[str, tuple[FloatArray, FloatArray]]()
         for turns in self._taken:
-            for index in turns.members if turns.from_s < end_s else ():
-                both = found.setdefault(index, (np.zeros(end_s - first_s), np.zeros(end_s - first_s)))
-                turns.add(index, *both, first_s)
+            for name in turns.members if turns.from_s < end_s else ():
+                both = found.setdefault(name, (np.zeros(end_s - first_s), np.zeros(end_s - first_s)))
+                turns.add(name, *both, first_s)
         # A batch may last longer than the piece in which it began.
         self._taken = [one for one in self._taken if one.batches.end_s.max(initial=one.until_s) > end_s]
         return {
-            index: np.minimum(np.divide(given, could, out=np.zeros_like(given), where=could > 0), 1.0)
-            for index, (could, given) in found.items()
+            name: np.minimum(np.divide(given, could, out=np.zeros_like(given), where=could > 0), 1.0)
+            for name, (could, given) in found.items()
         }
 
-    def _pool_of(self, names: Sequence[str], members: Sequence[int], lanes: Sequence[Lane]) -> PoolState:
+    def _pool_of(self, names: Sequence[str], lanes: Sequence[Lane]) -> PoolState:
         """How the lanes stand: busy with the batches that their servers have in service."""
-        queues = tuple(self._states[index] for index in members)
+        queues = tuple(self._states[name] for name in names)
         serving = {
             lane.lane_id: (member, server.server_id)
             for lane in lanes
@@ -214,30 +232,14 @@ class SimulatedQueues(Queues):
         return replace(fresh, queues=queues, busy_until=busy_until, holders={**fresh.holders, **own}, serving=serving)
 
 
-def connected(tenants: Sequence[str], lanes: Sequence[Lane]) -> list[tuple[int, ...]]:
-    """The tenants' places, those together that lanes connect, by their first."""
-    group = {name: frozenset((index,)) for index, name in enumerate(tenants)}
+def connected(tenants: Sequence[str], lanes: Sequence[Lane]) -> list[tuple[str, ...]]:
+    """The tenants, those together that lanes connect, in their order."""
+    group = {name: frozenset((name,)) for name in tenants}
     for lane in lanes:
         together = frozenset().union(*(group[server.tenant] for server in lane.servers))
-        group |= {tenants[index]: together for index in together}
-    return sorted({tuple(sorted(own)) for own in group.values()})
-
-
-@dataclass(frozen=True)
-class SettledWindow:
-    """A window of which every request is resolved, with one tally a tenant.
-
-    ``blind`` are its seconds, half-open, of which it is unknown what stood: nothing is counted in them.
-    """
-
-    window: int
-    counts: tuple[SecondCounts, ...]
-    blind: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def totals(self) -> Totals:
-        """All tenants together."""
-        return sum((item.totals for item in self.counts), Totals())
+        group |= dict.fromkeys(together, together)
+    groups = dict.fromkeys(group[name] for name in tenants)
+    return [tuple(name for name in tenants if name in own) for own in groups]
 
 
 class Ledger:
@@ -247,39 +249,52 @@ class Ledger:
     ``first_window`` are not asked for.
     """
 
-    def __init__(self, tenants: Sequence[Tenant], window_s: float, first_window: int = 0) -> None:
-        self._names = [tenant.name for tenant in tenants]
+    def __init__(self, slos_s: Mapping[str, float], window_s: float, first_window: int = 0) -> None:
+        """``slos_s`` are the tenants' SLOs by name."""
+        self._names = [*slos_s]
         self._window_s = round(window_s)
-        self._longest_s = max(tenant.slo_s for tenant in tenants)
-        self._tallies: dict[int, tuple[Tally, ...]] = {}
+        self._longest_s = max(slos_s.values())
+        self._tallies: dict[int, dict[str, Tally]] = {}
         self._n_settled = first_window
         self._settled_totals = Totals()
-        self._settled: dict[int, tuple[Totals, ...]] = {}
-        self._waiting = [Outcomes.all_dropped(np.empty(0, np.int64)) for _ in self._names]
+        self._last_settled: Mapping[str, Totals] = {}
+        self._waiting = {name: Outcomes.all_dropped(np.empty(0, np.int64)) for name in self._names}
         self._counted_s = np.inf
         self._blind: list[tuple[int, int]] = []
 
     @property
+    def settled_s(self) -> int:
+        """All requests that arrived before are settled."""
+        return self._n_settled * self._window_s
+
+    @property
     def totals(self) -> Totals:
         """Everything resolved so far, all tenants together."""
-        open_ = (tally.totals for tallies in self._tallies.values() for tally in tallies)
+        open_ = (tally.totals for tallies in self._tallies.values() for tally in tallies.values())
         return sum(open_, self._settled_totals)
 
-    def in_time_shares(self, window: int) -> tuple[float, ...]:
-        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any."""
-        open_ = [tally.totals for tally in self._tallies.get(window, ())]
-        totals = self._settled.get(window) or open_ or [Totals()] * len(self._names)
-        return tuple(one.in_time / n if (n := one.in_time + one.late + one.dropped) else 1.0 for one in totals)
+    def in_time_shares(self, window: int) -> Mapping[str, float]:
+        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any.
 
-    def add(self, requests: Sequence[Requests], outcomes: Iterable[Outcomes], known_s: float = np.inf) -> None:
+        The window is open, or the one that was settled last.
+        """
+        totals = {name: tally.totals for name, tally in self._tallies.get(window, {}).items()}
+        if window == self._n_settled - 1:
+            totals = dict(self._last_settled)
+        shares = dict.fromkeys(self._names, 1.0)
+        return shares | {
+            name: one.in_time / n for name, one in totals.items() if (n := one.in_time + one.late + one.dropped)
+        }
+
+    def add(self, requests: Mapping[str, Requests], outcomes: Mapping[str, Outcomes], known_s: float = np.inf) -> None:
         """Count what became of each tenant's requests in a piece of time, or let it wait if not all is known of it."""
-        for index, (own, found) in enumerate(zip(requests, outcomes, strict=True)):
+        for name, found in outcomes.items():
             if known_s == np.inf:
-                self._count(index, own, found)
+                self._count(requests[name], found)
             else:
-                self._waiting[index] = _together(self._waiting[index], found)
+                self._waiting[name] = _together(self._waiting[name], found)
 
-    def know(self, requests: Sequence[Requests], known_s: float) -> None:
+    def know(self, requests: Mapping[str, Requests], known_s: float) -> None:
         """Count the requests of all seconds over which is known what stood, up to ``known_s``; not those of blind ones.
 
         A second is over when the last request in it can be answered in time no more. So what is told to be blind after
@@ -288,12 +303,12 @@ class Ledger:
         if known_s == np.inf:
             return
         self._counted_s = np.floor(known_s - self._longest_s)
-        for index, own in enumerate(requests):
-            waiting = self._waiting[index]
-            arrival_s = own.arrival_s[waiting.index]
+        for name, waiting in self._waiting.items():
+            own = requests[name]
+            arrival_s = own.arrival_s[waiting.index - own.first]
             is_over = arrival_s < self._counted_s
-            self._count(index, own, waiting.where(is_over & ~self._is_blind(arrival_s)))
-            self._waiting[index] = waiting.where(~is_over)
+            self._count(own, waiting.where(is_over & ~self._is_blind(arrival_s)))
+            self._waiting[name] = waiting.where(~is_over)
 
     def blind(self, from_s: float, to_s: float) -> None:
         """Leave out the requests of all seconds of which it is unknown what stood, or what answered."""
@@ -303,20 +318,21 @@ class Ledger:
         """Whether all that arrived before is counted, or left out, as far as it is resolved."""
         return bool(self._counted_s >= until_s)
 
-    def lose(self, tenant_index: int, requests: Requests, outcomes: Outcomes) -> None:
-        """Count answers that were added before, and never came, as dropped."""
-        waiting = self._waiting[tenant_index]
-        self._waiting[tenant_index] = waiting.without_answers(outcomes.index)
-        is_counted = ~np.isin(outcomes.index, waiting.index) & ~self._is_blind(requests.arrival_s[outcomes.index])
+    def lose(self, requests: Requests, outcomes: Outcomes) -> None:
+        """Count a tenant's answers that were added before, and never came, as dropped."""
+        name, waiting = requests.tenant, self._waiting[requests.tenant]
+        self._waiting[name] = waiting.without_answers(outcomes.index)
+        arrival_s = requests.arrival_s[outcomes.index - requests.first]
+        is_counted = ~np.isin(outcomes.index, waiting.index) & ~self._is_blind(arrival_s)
         for tallies in self._tallies.values():
-            tallies[tenant_index].lose(requests, outcomes.where(is_counted))
+            tallies[name].lose(requests, outcomes.where(is_counted))
 
-    def _count(self, index: int, own: Requests, found: Outcomes) -> None:
+    def _count(self, own: Requests, found: Outcomes) -> None:
         if found.index.size:
-            ends_s = own.arrival_s[found.index[[0, -1]]]  # outcomes are in the order of arrival
+            ends_s = own.arrival_s[found.index[[0, -1]] - own.first]  # outcomes are in the order of arrival
             first, last = np.floor(ends_s / self._window_s).astype(np.int64).tolist()
             for window in range(first, last + 1):
-                self._tallies_of(window)[index].add(own, found)
+                self._tallies_of(window)[own.tenant].add(own, found)
 
     def _is_blind(self, arrival_s: FloatArray) -> BoolArray:
         found = np.zeros(len(arrival_s), np.bool_)
@@ -325,25 +341,26 @@ class Ledger:
         return found
 
     def settled(
-        self, through_window: int, requests: Sequence[Requests], queues: Sequence[QueueState]
+        self, through_window: int, requests: Mapping[str, Requests], queues: Mapping[str, QueueState]
     ) -> list[SettledWindow]:
         """The windows up to ``through_window`` that have become settled since last asked, in order."""
         done: list[SettledWindow] = []
         while self._n_settled <= through_window and self._is_settled(self._n_settled, requests, queues):
             tallies = self._tallies_of(self._n_settled)
             del self._tallies[self._n_settled]
-            counts = tuple(tally.counts for tally in tallies)
+            counts = tuple(tally.counts for tally in tallies.values())
             done.append(SettledWindow(self._n_settled, counts, self._blind_in(self._n_settled)))
             self._settled_totals += done[-1].totals
-            self._settled[self._n_settled] = tuple(own.totals for own in counts)
+            self._last_settled = {own.tenant: own.totals for own in counts}
             self._n_settled += 1
+            self._blind = [one for one in self._blind if one[1] > self.settled_s]
         return done
 
-    def _is_settled(self, window: int, requests: Sequence[Requests], queues: Sequence[QueueState]) -> bool:
+    def _is_settled(self, window: int, requests: Mapping[str, Requests], queues: Mapping[str, QueueState]) -> bool:
         end_s = (window + 1) * self._window_s
         return self.knows(end_s) and all(
-            state.now_s >= end_s and _oldest_open(state) >= np.searchsorted(own.arrival_s, end_s, side="left")
-            for own, state in zip(requests, queues, strict=True)
+            state.now_s >= end_s and _oldest_open(state) >= requests[name].n_before(end_s)
+            for name, state in queues.items()
         )
 
     def _blind_in(self, window: int) -> tuple[tuple[int, int], ...]:
@@ -357,10 +374,11 @@ class Ledger:
                 found.append(own)
         return tuple(found)
 
-    def _tallies_of(self, window: int) -> tuple[Tally, ...]:
+    def _tallies_of(self, window: int) -> dict[str, Tally]:
         """The window's, by tenant; a quiet window has them too."""
         if window not in self._tallies:
-            self._tallies[window] = tuple(Tally(name, self._window_s, window * self._window_s) for name in self._names)
+            start_s = window * self._window_s
+            self._tallies[window] = {name: Tally(name, self._window_s, start_s) for name in self._names}
         return self._tallies[window]
 
 

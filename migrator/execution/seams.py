@@ -19,11 +19,14 @@ from forecaster.forecast import Forecast
 from migrator.execution.changes import Training
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
-from migrator.log.records import Cause, Record, Wall
+from migrator.log.records import Cause, Queue, Record, Wall
 from migrator.log.trouble import Blind
 from planner.problem import Owner
+from workloads.arrays import FloatArray
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests
+from workloads.serving.pool import Kernel, Lane, Piece, PoolState
+from workloads.serving.servers import AccuracyTimeline, Server
+from workloads.serving.tally import SettledWindow, Totals
 from workloads.training import FULL
 
 
@@ -134,14 +137,6 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Answers that were under way when their server died, and so never come."""
-
-    tenant_index: int
-    outcomes: Outcomes
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """A wish for another plan of a window's rest.
 
@@ -180,7 +175,7 @@ class Replanned:
     planned: PlannedWindow | None
 
 
-Happened = Trained | Lost | Failed | Asked | Replanning | Replanned | Blind
+Happened = Trained | Failed | Asked | Replanning | Replanned | Blind
 """What the loop hears of."""
 
 
@@ -193,6 +188,82 @@ class AsPromised:
 
 PlannedAhead = Callable[[], AsPromised | None]
 """To be called as the window begins: a plan is waited for if it is late; ``None`` if its start is not as promised."""
+
+
+class Accounts(Protocol):
+    """What became of requests. Nothing else of a run sees one.
+
+    Attributes:
+        are_real: Whether requests really were answered, or not: then it does not matter what is known of the GPU.
+    """
+
+    are_real: bool
+
+    @property
+    def now_s(self) -> float:
+        """How far all tenants' requests have come."""
+
+    @property
+    def busy_until_s(self) -> Mapping[str, float]:
+        """By server id, when the batch in service ends, as far as known."""
+
+    @property
+    def last_answer_s(self) -> float | None:
+        """When the last answer that is under way is there; ``None`` where none is."""
+
+    @property
+    def totals(self) -> Totals:
+        """All requests resolved so far, all tenants together."""
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """By tenant, who waits, and until when servers are busy."""
+
+    def in_time_shares(self, window: int) -> Mapping[str, float]:
+        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any.
+
+        The window is open, or the one that was settled last.
+        """
+
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[str, FloatArray]:
+        """By tenant that shared lanes in these seconds, which part of them others had, ``(end_s − first_s,)``.
+
+        From 0 to 1; a lane counts by its rate. What was before is forgotten.
+        """
+
+    def serve(
+        self,
+        servers: Mapping[str, Sequence[Server]],
+        accuracies: Mapping[str, AccuracyTimeline],
+        until_s: float,
+        lanes: Sequence[Lane] = (),
+        known_s: float = math.inf,
+    ) -> None:
+        """Serve all that arrives before ``until_s`` with what stands.
+
+        ``servers`` are those that each tenant has alone, ``lanes`` those of pools. What becomes of requests counts at
+        once if ``known_s``, up to when it is known what stood, is infinite; else it waits for :meth:`know`.
+        """
+
+    def serve_by(
+        self, kernel: Kernel, state: PoolState, accuracies: Mapping[str, AccuracyTimeline], until_s: float
+    ) -> tuple[PoolState, Piece]:
+        """Serve all tenants together by this kernel, up to ``until_s`` or as far as it comes."""
+
+    def lose(self, tenant: str, server_ids: Iterable[str]) -> None:
+        """Count as dropped what the tenant's servers had in service: they died over it."""
+
+    def leave_out(self, from_s: float, to_s: float) -> None:
+        """Count no request of these seconds: it is unknown what stood, or what answered."""
+
+    def know(self, known_s: float) -> None:
+        """Count what waited until it was known up to here what stood."""
+
+    def knows(self, until_s: float) -> bool:
+        """Whether all that arrived before is counted, or left out, as far as it is resolved."""
+
+    def settled(self, through_window: int) -> Sequence[SettledWindow]:
+        """The windows up to ``through_window`` that have become settled since last asked, in order."""
 
 
 class Note(Protocol):
@@ -246,10 +317,8 @@ class Sharing(Protocol):
     def wait(self, until_s: float) -> float:
         """Wait for the next moment at which something is due or happens; that moment, ``until_s`` at the latest."""
 
-    def serve(
-        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
-    ) -> tuple[float, Sequence[Outcomes]]:
-        """Serve until then, or until what serving alone can tell has happened: how far it came, outcomes by tenant."""
+    def serve(self, accounts: Accounts, accuracies: Mapping[str, AccuracyTimeline], until_s: float) -> float:
+        """Have the accounts serve until then, or until what serving alone can tell has happened: how far it came."""
 
     def act(self, now_s: float, note: Note) -> Iterable[Happened]:
         """Take note of what happened and do what is due, requests being served up to ``now_s``.

@@ -25,8 +25,7 @@ from migrator.execution import events
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.posing import estimates_in, salvages_in
-from migrator.execution.requests import SimulatedQueues
-from migrator.execution.seams import Lost, Note, Trained, WithoutInstances
+from migrator.execution.seams import Accounts, Note, Trained, WithoutInstances
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.errors import EngineError
@@ -44,7 +43,7 @@ from planner.policies.shares import (
 )
 from planner.problem import Owner, Task
 from workloads.profiles.shares import Sensitivity, SharePoint, ShareProfile, sensitivity_of, slowdown, training_rates
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.tenants import Tenant
 from workloads.training import FULL, reached
 
@@ -112,11 +111,11 @@ class Shares(WithoutInstances):
         setting: Setting,
         traffic: RecordedTraffic,
         policy: SharePolicy,
-        queues: SimulatedQueues,
+        accounts: Accounts,
         *,
         as_published: bool,
     ) -> None:
-        self._setting, self._traffic, self._policy, self._queues = setting, traffic, policy, queues
+        self._setting, self._traffic, self._policy, self._accounts = setting, traffic, policy, accounts
         self._as_published = as_published
         self._switching = policy.switching
         if policy.switching is Switching.RESTART and not as_published:
@@ -164,7 +163,7 @@ class Shares(WithoutInstances):
 
     def wait(self, until_s: float) -> float:
         """The next whole second, change of shares, or end of a retraining; the run's end is followed by nothing."""
-        config, now_s = self._setting.config, self._queues.now_s
+        config, now_s = self._setting.config, self._accounts.now_s
         self._piece_s, self._ends_s = now_s, {}
         if now_s >= config.windows * config.window_s:
             return until_s
@@ -176,14 +175,12 @@ class Shares(WithoutInstances):
         self._count_service(now_s, until_s)
         return until_s
 
-    def serve(
-        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
-    ) -> tuple[float, Sequence[Outcomes]]:
+    def serve(self, accounts: Accounts, accuracies: Mapping[str, AccuracyTimeline], until_s: float) -> float:
         """Serve with every tenant's processes as they are now."""
-        servers = {part.tenant.name: self._servers(part) for part in self._parts}
-        return until_s, self._queues.advance(requests, servers, accuracies, until_s)
+        accounts.serve({part.tenant.name: self._servers(part) for part in self._parts}, accuracies, until_s)
+        return until_s
 
-    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:
+    def act(self, now_s: float, note: Note) -> Sequence[Trained]:
         """Train up to now; let shares come into force, and decide anew, where that is due."""
         if not self._ends_s:  # after the run's end
             return ()
@@ -226,7 +223,7 @@ class Shares(WithoutInstances):
         if not changed and set(wanted) == set(self._shares):
             self._next = None
             return
-        now_s = self._queues.now_s
+        now_s = self._accounts.now_s
         if not self._shares:  # before the run everything is started, as instances are
             self._put_in_force(answer, note)
             return
@@ -265,7 +262,7 @@ class Shares(WithoutInstances):
 
     def _put_in_force(self, answer: Answer, note: Note) -> None:
         """From now on these shares hold; a retraining that begins starts up first, unless that was waited for."""
-        now_s = self._queues.now_s
+        now_s = self._accounts.now_s
         waited = self._next is not None
         starts_all = answer.in_turns != self._in_turns
         for owner, quanta in answer.shares.items():
@@ -283,7 +280,7 @@ class Shares(WithoutInstances):
         return next(part for part in self._parts if part.tenant.name == owner.tenant)
 
     def _moment(self) -> Moment:
-        config, now_s = self._setting.config, self._queues.now_s
+        config, now_s = self._setting.config, self._accounts.now_s
         past_rps = self._traffic.rates_before(now_s, 1.0)
         into_s = now_s - self._window * config.window_s
         return Moment(
@@ -333,7 +330,7 @@ class Shares(WithoutInstances):
     def _trains_in_s(self, part: _Part) -> float:
         """Seconds until its retraining trains, as planned where it does not run yet."""
         if part.stage is RetrainingStage.RUNNING:
-            return max(0.0, part.trains_from_s - self._queues.now_s)
+            return max(0.0, part.trains_from_s - self._accounts.now_s)
         return part.tenant.trainer_start.planned_s(1)
 
     def _options(self, part: _Part, after: float) -> Mapping[str, ShareOption]:
@@ -371,7 +368,7 @@ class Shares(WithoutInstances):
         rate = self._training_rate(part)
         if rate <= 0:
             return math.inf
-        return max(self._queues.now_s, part.trains_from_s) + (1 - part.done) / rate
+        return max(self._accounts.now_s, part.trains_from_s) + (1 - part.done) / rate
 
     def _end_retraining(self, part: _Part, at_s: float) -> Trained:
         part.stage, part.done = RetrainingStage.DONE, 1.0

@@ -20,10 +20,17 @@ from executor.errors import InstanceNotFoundError, InvalidArgumentError
 from executor.gpu import GpuInstance
 from executor.mig import Placement
 from executor.sim import Faults, OthersInstance, SimGpu
+from migrator.execution.accounts import QueueAccounts
 from migrator.execution.applier import Backend
 from migrator.execution.changes import FULLY, Training
-from migrator.execution.parts import Parts, jitter_of, parts_on_instances, tabled_models, tenants_that_run
-from migrator.execution.requests import SimulatedQueues
+from migrator.execution.parts import (
+    Parts,
+    jitter_of,
+    parts_on_instances,
+    simulated_queues,
+    tabled_models,
+    tenants_that_run,
+)
 from migrator.execution.seams import Checkpointed, Failed, Finished, Happening, Ready
 from migrator.execution.shares import Shares
 from migrator.execution.turns import Turns
@@ -164,12 +171,13 @@ def simulated_parts(
     policy = policy or Migrator()
     setting = as_shared(setting, policy)
     if isinstance(policy, SharePolicy):
-        queues = SimulatedQueues(len(setting.tenants), jitter_of(setting))
-        shares = Shares(setting, traffic, policy, queues, as_published=as_published)
-        return Parts(traffic, policy, shares, queues, queues, tabled_models(setting))
+        accounts = QueueAccounts(traffic, setting.tenants, setting.config.window_s, simulated_queues(setting))
+        shares = Shares(setting, traffic, policy, accounts, as_published=as_published)
+        return Parts(traffic, policy, shares, accounts, accounts, tabled_models(setting))
     if isinstance(policy, TurnPolicy):
         turns = Turns(setting, policy, jitter_of(setting))
-        return Parts(traffic, policy, turns, turns, turns, tabled_models(setting))
+        accounts = QueueAccounts(traffic, setting.tenants, setting.config.window_s, simulated_queues(setting))
+        return Parts(traffic, policy, turns, turns, accounts, tabled_models(setting))
     assert isinstance(policy, Policy)
     opens = backend or simulated_backend(setting)
     return parts_on_instances(setting, traffic, policy, opens, as_published=as_published, time_limit_s=time_limit_s)

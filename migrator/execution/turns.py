@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -22,14 +23,14 @@ from migrator.estimates import as_carried_out, as_estimated, service_factors
 from migrator.execution.foresight import Opening
 from migrator.execution.planning import PlannedWindow
 from migrator.execution.posing import estimates_of, salvages_in
-from migrator.execution.seams import AsPromised, Lost, Note, PlannedAhead, Trained, WithoutInstances
+from migrator.execution.seams import Accounts, AsPromised, Note, PlannedAhead, Trained, WithoutInstances
 from migrator.setting import Setting
 from planner.policies.policy import Knows
 from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.table import ServiceRow
 from workloads.serving.pool import Batches, Lane, PoolState, TrainingJob, advance, busy_shares
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.tenants import RETRAINING_TO_INFERENCE, Tenant
 from workloads.traffic.luck import ServiceJitter
 from workloads.training import reached
@@ -62,7 +63,7 @@ class _Measured:
 class Turns(WithoutInstances):
     """Sharing by turns: the tenant with the earliest deadline next, its batch as large as the policy allows.
 
-    It is the run's clock and its queues as well: one simulation serves all tenants, batch after batch.
+    It is the run's clock as well: one simulation serves all tenants, batch after batch.
     """
 
     kind = "turns"
@@ -84,7 +85,6 @@ class Turns(WithoutInstances):
         self._batches: list[Batches] = []
         self._alone_rps = np.zeros((len(setting.tenants), round(config.windows * config.window_s)))
         self._ending: deque[Trained] = deque()
-        self._tails = [0] * len(setting.tenants)
 
     @property
     def now_s(self) -> float:
@@ -98,15 +98,6 @@ class Turns(WithoutInstances):
             return None
         names = [tenant.name for tenant in self._setting.tenants]
         return {names[one.tenant_index]: one.option.name for one in self._course.retrainings if one.pace > 0}
-
-    @property
-    def states(self) -> Sequence[QueueState]:
-        """How the requests of each tenant stand; the GPU is one server for all of them."""
-        state = self._state
-        return [
-            QueueState(own.head, tail, state.busy_until, state.now_s, own.n_batches)
-            for own, tail in zip(state.queues, self._tails, strict=True)
-        ]
 
     def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead:
         """Nothing is done before the window: its course is settled as it begins, from what is known now."""
@@ -133,21 +124,20 @@ class Turns(WithoutInstances):
         """The end of a retraining whose last step is under way, if that comes first."""
         return min(until_s, self._ending[0].at_s) if self._ending else until_s
 
-    def serve(
-        self, requests: Sequence[Requests], accuracies: Sequence[AccuracyTimeline], until_s: float
-    ) -> tuple[float, Sequence[Outcomes]]:
+    def serve(self, accounts: Accounts, accuracies: Mapping[str, AccuracyTimeline], until_s: float) -> float:
         """Serve and train by turns, until then or until the last step of a retraining begins."""
-        self._tails = [len(own) for own in requests]
-        self._state, piece = advance(
-            requests,
+        self._state, piece = accounts.serve_by(
+            partial(
+                advance,
+                lanes=[self._lane],
+                service_jitter=self._jitter,
+                worths=self._worths,
+                trains_in_slack=self._policy.trains_in_slack,
+                turn_cost=self._policy.turn_cost,
+            ),
             self._state,
-            [self._lane],
             accuracies,
             until_s,
-            self._jitter,
-            worths=self._worths,
-            trains_in_slack=self._policy.trains_in_slack,
-            turn_cost=self._policy.turn_cost,
         )
         self._batches.append(piece.batches)
         if piece.finished is not None:
@@ -155,9 +145,9 @@ class Turns(WithoutInstances):
             done = piece.finished
             at_s = piece.finished_s
             self._ending.append(Trained(at_s, tenant, done.window, option=done.option, checkpoint=done.checkpoint))
-        return self._state.now_s, piece.outcomes
+        return self._state.now_s
 
-    def act(self, now_s: float, note: Note) -> Sequence[Trained | Lost]:  # noqa: ARG002
+    def act(self, now_s: float, note: Note) -> Sequence[Trained]:  # noqa: ARG002
         """Let the retrainings that have ended take effect."""
         ended = []
         while self._ending and self._ending[0].at_s <= now_s:

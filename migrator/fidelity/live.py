@@ -37,7 +37,8 @@ from migrator.setting import Setting
 from workloads.arrays import BoolArray, FloatArray
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.pool import Lane
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
+from workloads.serving.requests import Outcomes, Requests
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.serving.tally import Added, SecondCounts, Tally
 
 BIN_S = 10
@@ -425,9 +426,9 @@ class _Replay:
 
     def __init__(self, log: ReadLog, setting: Setting, requests: Sequence[Requests]) -> None:
         self._requests = {own.tenant: own for own in requests}
-        weights = [tenant.weight for tenant in setting.tenants]
-        self._queues = SimulatedQueues(len(weights), None, weights=weights, turn_cost=setting.turn_cost)
-        self._accuracies = [_in_service(log, name) for name in self._requests]
+        weights = {tenant.name: tenant.weight for tenant in setting.tenants}
+        self._queues = SimulatedQueues(weights, None, turn_cost=setting.turn_cost)
+        self._accuracies = {name: _in_service(log, name) for name in self._requests}
         self._standing: list[_Standing] = []  # in the order in which they were started
         self._due: list[tuple[float, int, _Happening]] = []
         self._n_expected = 0
@@ -450,7 +451,7 @@ class _Replay:
         while self._due:
             at_s, _, happening = heapq.heappop(self._due)
             self._advance(at_s, tallies)
-            states = dict(zip(tallies, self._queues.states, strict=True))
+            states = self._queues.states
             match happening:
                 case _Failure(tenant=tenant, server_id=server_id):
                     tallies[tenant].lose(self._requests[tenant], states[tenant].in_service(server_id))
@@ -461,7 +462,7 @@ class _Replay:
                         waiting = np.arange(state.head, state.tail, dtype=np.int64)
                         tallies[name].add(self._requests[name], Outcomes.all_dropped(waiting))
                     now_s = self._queues.now_s
-                    self._queues.begin([own.before(now_s) for own in self._requests.values()], now_s)
+                    self._queues.begin({name: own.n_before(now_s) for name, own in self._requests.items()}, now_s)
                 case _:
                     assert_never(happening)
         self._advance(math.inf, tallies)
@@ -492,10 +493,9 @@ class _Replay:
             if one.server.ready_s < until_s and one.server.end_s > now_s:
                 (shared[one.lane] if one.is_shared else alone[one.server.tenant]).append(one.server)
         lanes = [Lane(name, tuple(servers)) for name, servers in shared.items()]
-        requests = [*self._requests.values()]
-        outcomes = self._queues.advance(requests, alone, self._accuracies, until_s, lanes)
-        for own, found in zip(requests, outcomes, strict=True):
-            tallies[own.tenant].add(own, found)
+        outcomes = self._queues.advance(self._requests, alone, self._accuracies, until_s, lanes)
+        for name, found in outcomes.items():
+            tallies[name].add(self._requests[name], found)
 
     def _swap(self, swap: _Swap, at_s: float) -> None:
         """Pause the first of the workers that still serves; the next one takes its turn when that is done."""

@@ -33,7 +33,7 @@ def assembled(changes: Mapping[str, Any]) -> tuple[Setting, RecordedTraffic]:
 
 def in_window_0(config: Config) -> list[list[float]]:
     setting, traffic = assemble(config, "a.yaml")
-    return [own.arrival_s.tolist() for own in traffic.requests(setting.config.window_s)]
+    return [own.arrival_s.tolist() for own in traffic.requests(0, round(setting.config.window_s))]
 
 
 @pytest.mark.parametrize("scale", [{}, {"method": "poisson"}, {"method": "thin", "factor": 0.5}, {"method": "copies"}])
@@ -93,7 +93,7 @@ def test_a_factor_of_1_replays_the_requests_own_times(tmp_path: Path) -> None:
     times_s = np.sort(np.random.default_rng(0).uniform(0, 300, 2000)).round(3)
     trace.write_text("\n".join(map(str, times_s)))
     _, traffic = assembled({"tenants.1.arrivals": {"trace": str(trace), "offset_s": 60}})
-    replayed = traffic.requests(120.0)[1].arrival_s
+    replayed = traffic.requests(0, 120)[1].arrival_s
     assert replayed == pytest.approx(times_s[(times_s >= 60) & (times_s < 180)] - 60, abs=1e-9)
 
 
@@ -109,7 +109,7 @@ def test_how_a_file_is_read_is_the_configs(tmp_path: Path) -> None:
     trace.write_text("a,b\n" + "".join(f"{second},5\n" for second in range(299, -1, -1) if second != 100))
     given = {"trace": str(trace), "offset_s": 60, "format": "timestamp-counts", "sort": True, "gaps": "zero"}
     _, traffic = assembled({"tenants.1.arrivals": given})
-    assert traffic.requests(120.0)[1].arrival_s.size == 119 * 5
+    assert traffic.requests(0, 120)[1].arrival_s.size == 119 * 5
 
 
 def test_the_column_is_the_configs(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_column_is_the_configs(tmp_path: Path) -> None:
     trace.write_text("Time,api,web\n" + "".join(f"{1715340000 + 15 * n},2.2,7\n" for n in range(12)))
     given = {"trace": str(trace), "offset_s": 60, "format": "rates", "column": "api"}
     config = validate_config(changed(SMALL, {"tenants.1.arrivals": given}), "small.yaml")
-    assert assemble(config, "small.yaml")[1].requests(120.0)[1].arrival_s.size == 264
+    assert assemble(config, "small.yaml")[1].requests(0, 120)[1].arrival_s.size == 264
     assert "column: api" in config_yaml(config)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -23,19 +21,25 @@ def traffic() -> RecordedTraffic:
 def counts(traffic: RecordedTraffic, n_seconds: int) -> np.ndarray:
     """Requests by second of the run, ``(n_seconds, n_tenants)``."""
     edges_s = np.arange(n_seconds + 1)
-    return np.stack([np.histogram(own_s, edges_s)[0] for own_s in traffic.hindsight.arrival_s], axis=1)
+    return np.stack([np.histogram(own.arrival_s, edges_s)[0] for own in traffic.requests(0, RUN_S)], axis=1)
 
 
-@pytest.mark.parametrize("until_s", [0.0, 0.5, 59.99, 60.0, math.inf])
-def test_requests_are_those_that_arrived_before(traffic: RecordedTraffic, until_s: float) -> None:
-    for own, all_s in zip(traffic.requests(until_s), traffic.hindsight.arrival_s, strict=True):
-        assert own.arrival_s.tolist() == all_s[all_s < until_s].tolist()
+@pytest.mark.parametrize("at_s", [0, 1, 30, 60, 119, RUN_S])
+def test_requests_of_any_seconds_are_those_of_the_run(traffic: RecordedTraffic, at_s: int) -> None:
+    before, after = traffic.requests(0, at_s), traffic.requests(at_s, RUN_S)
+    for one, other, whole in zip(before, after, traffic.requests(0, RUN_S), strict=True):
+        assert one.end == other.first
+        both = one.then(other)
+        assert both.arrival_s.tolist() == whole.arrival_s.tolist()
+        assert both.luck.tolist() == whole.luck.tolist()
+        assert (one.arrival_s < at_s).all()
+        assert (other.arrival_s >= at_s).all()
 
 
-def test_later_requests_change_nothing_of_earlier_ones(traffic: RecordedTraffic) -> None:
-    for early, late in zip(traffic.requests(30.0), traffic.requests(90.0), strict=True):
-        assert len(early) < len(late)
-        assert early.luck.tolist() == late.luck[: len(early)].tolist()
+def test_there_are_no_requests_after_the_run(traffic: RecordedTraffic) -> None:
+    assert not traffic.is_over(RUN_S - 1)
+    assert traffic.is_over(RUN_S)
+    assert [len(own) for own in traffic.requests(RUN_S, RUN_S + 60)] == [0, 0]
 
 
 def test_rates_are_of_the_steps_before(traffic: RecordedTraffic) -> None:
@@ -58,6 +62,16 @@ def test_all_that_is_known_goes_back_to_before_the_run(traffic: RecordedTraffic,
 def test_hindsight_has_the_rates_to_come(traffic: RecordedTraffic) -> None:
     rates_rps = traffic.hindsight.rates_rps(60.0, 2.0, 30)
     assert rates_rps == pytest.approx(counts(traffic, RUN_S)[60:].reshape(30, 2, 2).mean(axis=1))
+
+
+@pytest.mark.parametrize(("start_s", "step_s"), [(0.0, 0.5), (40.0, 2.5), (17.5, 0.25), (60.0, 1.0), (100.0, 3.0)])
+def test_hindsight_counts_each_request_in_the_step_of_its_time(
+    traffic: RecordedTraffic, start_s: float, step_s: float
+) -> None:
+    edges_s = start_s + step_s * np.arange(13)
+    before = [np.searchsorted(own.arrival_s, edges_s) for own in traffic.requests(0, RUN_S)]
+    expected = np.diff(np.stack(before, axis=1), axis=0) / step_s
+    assert traffic.hindsight.rates_rps(start_s, step_s, 12).tolist() == expected.tolist()
 
 
 def test_the_load_of_a_second_is_what_arrives_in_it(traffic: RecordedTraffic) -> None:

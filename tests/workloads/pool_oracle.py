@@ -11,7 +11,8 @@ from serving_cases import factor
 
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.pool import TrainingJob
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests
+from workloads.serving.requests import Outcomes, Requests
+from workloads.serving.servers import AccuracyTimeline
 from workloads.traffic.luck import ServiceJitter
 
 INF = math.inf

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from serving_cases import factor
 
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
+from workloads.serving.requests import Outcomes, QueueState, Requests
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.traffic.luck import ServiceJitter
 
 

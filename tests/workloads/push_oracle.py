@@ -10,15 +10,8 @@ from types import MappingProxyType
 import numpy as np
 from serving_cases import factor
 
-from workloads.serving.requests import (
-    AccuracyTimeline,
-    Outcomes,
-    QueueState,
-    Requests,
-    Server,
-    in_rank_order,
-    latency_table,
-)
+from workloads.serving.requests import Outcomes, QueueState, Requests
+from workloads.serving.servers import AccuracyTimeline, Server, in_rank_order, latency_table
 from workloads.traffic.luck import ServiceJitter
 
 

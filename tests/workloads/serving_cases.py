@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server, requests_of
+from workloads.serving.requests import Outcomes, Requests, requests_of
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
 
 INF = math.inf

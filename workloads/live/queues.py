@@ -19,7 +19,7 @@ from math import floor, inf
 
 from workloads.live.messages import MOST_BATCH, Counts, Status
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import latency_table
+from workloads.serving.servers import latency_table
 
 MOST_ATTEMPTS = 3
 """Workers that may die or hang with a request before it is answered as failed."""

@@ -18,16 +18,8 @@ from workloads.arrays import FloatArray, IntArray
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.pull import pull
 from workloads.serving.push import COUNT, FIRST, push
-from workloads.serving.requests import (
-    AccuracyTimeline,
-    Dispatch,
-    Outcomes,
-    QueueState,
-    Requests,
-    Server,
-    in_rank_order,
-    latency_table,
-)
+from workloads.serving.requests import Outcomes, QueueState, Requests
+from workloads.serving.servers import AccuracyTimeline, Dispatch, Server, in_rank_order, latency_table
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
 
 Queues = Mapping[str | None, tuple[int, ...]]
@@ -87,26 +79,29 @@ class _Piece:
         self._until_s, self._jitter = until_s, jitter
         latency_s, limits = _tables(tuple((server.latency, server.batch_limit) for server in ordered))
         self._times_s = _server_times_s(ordered, state)
-        self._known = (requests.arrival_s, requests.deadline_s, requests.luck, self._times_s, latency_s, limits)
+        self._tail = requests.n_before(until_s)
+        # The kernels see open requests alone: place 0 is the oldest one.
+        is_open = slice(state.head - requests.first, self._tail - requests.first)
+        columns = requests.arrival_s[is_open], requests.deadline_s[is_open], requests.luck[is_open]
+        self._known = (*columns, self._times_s, latency_s, limits)
         self._eras = np.array((accuracy.from_s, accuracy.accuracy), dtype=np.float64)
         self._eras.setflags(write=False)
-        self._tail = int(requests.arrival_s.searchsorted(until_s))
         n_open = self._tail - state.head
         self._answer_s = np.full(n_open, np.nan)
         self._in_time, self._correct = np.zeros((2, n_open), dtype=np.bool_)
 
     def pulled(self) -> tuple[QueueState, Outcomes]:
         """The piece with one queue for all servers."""
-        head, n_batches, now_s = self._state.head, self._state.n_batches, -math.inf
+        origin, n_batches, now_s, n_resolved = self._state.head, self._state.n_batches, -math.inf, 0
         taken = np.zeros((2, len(self._ordered)), dtype=np.int64)
         while now_s < self._until_s:
-            head, n_begun, now_s = pull(
+            n_resolved, n_begun, now_s = pull(
                 *self._known,
                 self._factors_from(n_batches),
                 self._eras,
                 taken,
-                head,
-                self._tail,
+                n_resolved,
+                self._tail - origin,
                 now_s,
                 float(self._until_s),
                 self._answer_s,
@@ -114,19 +109,20 @@ class _Piece:
                 self._correct,
             )
             n_batches += n_begun
-        n_resolved = head - self._state.head
+        head = origin + n_resolved
         outcomes = Outcomes(
-            index=np.arange(self._state.head, head, dtype=np.int64),
+            index=np.arange(origin, head, dtype=np.int64),
             answer_s=self._answer_s[:n_resolved],
             in_time=self._in_time[:n_resolved],
             correct=self._correct[:n_resolved],
         )
-        begun = [range(first, first + size) for first, size in taken.T.tolist()]
+        begun = [range(origin + first, origin + first + size) for first, size in taken.T.tolist()]
         return self._state_after(head, n_batches, _NO_QUEUES, outcomes, begun), outcomes
 
     def pushed(self) -> tuple[QueueState, Outcomes]:
         """The piece with a queue for each server."""
-        origin, seen, n_batches, now_s = self._state.head, self._state.tail, self._state.n_batches, self._state.now_s
+        origin, n_batches, now_s = self._state.head, self._state.n_batches, self._state.now_s
+        seen = self._state.tail - origin
         ids = [*(server.server_id for server in self._ordered), None]
         queues, follows = _linked(self._state.queues, ids, origin, self._tail)
         is_resolved = np.zeros(self._tail - origin, dtype=np.bool_)
@@ -141,7 +137,7 @@ class _Piece:
                 follows,
                 taken,
                 seen,
-                self._tail,
+                self._tail - origin,
                 float(now_s),
                 float(self._until_s),
                 self._answer_s,

@@ -53,14 +53,15 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from executor.compiled import compiled, inlined
 from workloads.arrays import BoolArray, FloatArray, IntArray
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, latency_table
+from workloads.serving.requests import Outcomes, QueueState, Requests
+from workloads.serving.servers import AccuracyTimeline, Server, latency_table
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
 from workloads.training import FULL
 
@@ -245,6 +246,20 @@ class Piece:
     batches: Batches
     finished: TrainingJob | None = None
     finished_s: float = math.inf
+
+
+class Kernel(Protocol):
+    """:func:`advance` with all else given."""
+
+    def __call__(
+        self,
+        requests: Sequence[Requests],
+        state: PoolState,
+        *,
+        accuracies: Sequence[AccuracyTimeline],
+        until_s: float,
+    ) -> tuple[PoolState, Piece]:
+        """The state at ``until_s``, or as far as it comes, and what happened by then."""
 
 
 class _Floor(NamedTuple):
@@ -592,7 +607,7 @@ class _Piece:
     def __init__(self, requests: Sequence[Requests], state: PoolState, lanes: Sequence[Lane], until_s: float) -> None:
         self._requests, self._state, self._lanes, self._until_s = requests, state, lanes, until_s
         self._spans = [
-            slice(queue.head, int(own.arrival_s.searchsorted(until_s)))
+            slice(queue.head - own.first, own.n_before(until_s) - own.first)
             for queue, own in zip(state.queues, requests, strict=True)
         ]
         self._ends = list(accumulate(span.stop - span.start for span in self._spans))
@@ -693,8 +708,9 @@ class _Piece:
 
     def _outcomes(self) -> tuple[Outcomes, ...]:
         found, floor = [], self._floor
-        for span, start, stop in zip(self._spans, self._starts, floor.bounds[0].tolist(), strict=True):
-            places, index = slice(start, stop), np.arange(span.start, span.start + stop - start, dtype=np.int64)
+        heads = (queue.head for queue in self._state.queues)
+        for head, start, stop in zip(heads, self._starts, floor.bounds[0].tolist(), strict=True):
+            places, index = slice(start, stop), np.arange(head, head + stop - start, dtype=np.int64)
             found.append(Outcomes(index, floor.answer_s[places], floor.in_time[places], floor.correct[places]))
         return tuple(found)
 
@@ -715,7 +731,7 @@ class _Piece:
                 continue
             busy_until[name] = free_s
             if member >= 0 and (server := servers[member]) is not None:
-                first = self._spans[member].start + place - self._starts[member]
+                first = before.queues[member].head + place - self._starts[member]
                 serving[name] = member, server.server_id
                 batches[member][server.server_id] = outcomes[member], range(first, first + size)
             elif member == _NOTHING and name in before.serving:
@@ -726,14 +742,14 @@ class _Piece:
                 ends_s[owner][server_id] = free_s
         queues = [
             QueueState(
-                span.start + len(own.index),
-                int(requests.arrival_s.searchsorted(now_s)),
+                queue.head + len(own.index),
+                requests.n_before(now_s),
                 MappingProxyType(ends_s[member]),
                 now_s,
                 n_batches[member],
                 batches=MappingProxyType(batches[member]),
             )
-            for member, (span, own, requests) in enumerate(zip(self._spans, outcomes, self._requests, strict=True))
+            for member, (queue, own, requests) in enumerate(zip(before.queues, outcomes, self._requests, strict=True))
         ]
         by_lane = (MappingProxyType(busy_until), MappingProxyType(holders), MappingProxyType(serving))
         return PoolState(tuple(queues), tuple(jobs), *by_lane)

@@ -19,7 +19,7 @@ is a range too. As time only goes forward, the two ends move on one by one, and 
 Symbols of the loop:
 
 =========  ====================================================================================================
-requests   ``(3, N)``: arrival, deadline and luck of all the tenant's requests
+requests   ``(3, N)``: arrival, deadline and luck of the requests that are not resolved
 servers    ``(4, n_servers)`` by rank: free from, in service until (−inf: never was), end, ready. The first two are
            updated
 latency_s  ``(n_servers, most + 1)``: seconds by batch size

@@ -1,79 +1,38 @@
-"""The values of the request simulation: requests, servers, queues, and what became of each request."""
+"""The values of the request simulation: requests, queues, and what became of each request."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import lru_cache
-from itertools import pairwise
-from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
 
 from workloads.arrays import BoolArray, FloatArray, IntArray
-from workloads.profiles.latency import LatencyCurve
-from workloads.traffic.luck import generator
-
-
-class Dispatch(StrEnum):
-    """Where requests wait."""
-
-    PULL = "pull"
-    """In one queue, from which idle servers take: :mod:`workloads.serving.pull`."""
-    PUSH = "push"
-    """At the server that would answer first, chosen at arrival: :mod:`workloads.serving.push`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A worker that answers one tenant's requests, in batches, from ``ready_s`` until ``end_s``.
-
-    Attributes:
-        tenant: The tenant of the requests that it answers.
-        server_id: Unique among the tenant's servers; the same in every piece.
-        ready_s: First moment at which it may begin a batch.
-        end_s: From this moment on it begins no batch; ``inf`` where the end is not known yet.
-        latency: Seconds by batch size.
-        batch_limit: Most requests in one batch, ≥ 1.
-
-    Raises:
-        ValueError: A time is NaN, the limit is below 1, or a batch within it takes no time.
-    """
-
-    tenant: str
-    server_id: str
-    ready_s: float
-    end_s: float
-    latency: LatencyCurve
-    batch_limit: int
-
-    def __post_init__(self) -> None:
-        if math.isnan(self.ready_s) or math.isnan(self.end_s):
-            raise ValueError(f"server {self.server_id}: ready_s {self.ready_s}, end_s {self.end_s}: must be numbers")
-        if self.batch_limit < 1:
-            raise ValueError(f"server {self.server_id}: batch_limit {self.batch_limit}: must be at least 1")
-        latency_table(self.latency, self.batch_limit)
+from workloads.traffic.luck import at_draw, generator
 
 
 @dataclass(frozen=True, eq=False)
 class Requests:
-    """All arrivals of one tenant, with the luck that decides whether an accuracy answers them right. Read-only.
+    """Consecutive arrivals of one tenant, with the luck that decides whether an accuracy answers them right. Read-only.
+
+    A request's *index* is its place among all arrivals of the tenant, from the run's first on. States and outcomes
+    name requests by it, so that a run can let go of those that are settled.
 
     Attributes:
         tenant: The tenant's name.
         slo_s: A request is in time if it is answered at most this long after its arrival.
         arrival_s: Ascending, ``(N,)``.
         luck: Uniform in [0, 1), ``(N,)``: answered correctly iff below the accuracy when its batch begins.
+        first: Index of the first of these.
     """
 
     tenant: str
     slo_s: float
     arrival_s: FloatArray
     luck: FloatArray
+    first: int = 0
     deadline_s: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -94,45 +53,46 @@ class Requests:
     def __len__(self) -> int:
         return len(self.arrival_s)
 
+    @property
+    def end(self) -> int:
+        """Index after the last of these: how many requests have arrived, where the last one is the newest."""
+        return self.first + len(self.arrival_s)
+
+    def n_before(self, until_s: float) -> int:
+        """Index of the first request that arrives at ``until_s`` or later; of these, or ``end``."""
+        return self.first + int(self.arrival_s.searchsorted(until_s, side="left"))
+
     def before(self, until_s: float) -> Requests:
         """Those that arrive before ``until_s``; arrays are shared, not copied."""
-        n = int(np.searchsorted(self.arrival_s, until_s, side="left"))
+        return self._cut(0, self.n_before(until_s) - self.first)
+
+    def since(self, from_s: float) -> Requests:
+        """Those that arrive at ``from_s`` or later; arrays are shared, not copied."""
+        return self._cut(self.n_before(from_s) - self.first, len(self))
+
+    def then(self, following: Requests) -> Requests:
+        """These and those that follow them.
+
+        Raises:
+            ValueError: The others do not follow these.
+        """
+        if following.first != self.end:
+            raise ValueError(f"requests of {self.tenant}: {following.first} does not follow {self.end - 1}")
+        return Requests(
+            self.tenant,
+            self.slo_s,
+            np.concatenate([self.arrival_s, following.arrival_s]),
+            np.concatenate([self.luck, following.luck]),
+            self.first,
+        )
+
+    def _cut(self, begin: int, end: int) -> Requests:
         part = object.__new__(Requests)
-        for name, value in (("tenant", self.tenant), ("slo_s", self.slo_s)):
+        for name, value in (("tenant", self.tenant), ("slo_s", self.slo_s), ("first", self.first + begin)):
             object.__setattr__(part, name, value)
         for name in ("arrival_s", "luck", "deadline_s"):
-            object.__setattr__(part, name, getattr(self, name)[:n])
+            object.__setattr__(part, name, getattr(self, name)[begin:end])
         return part
-
-
-@dataclass(frozen=True, slots=True)
-class AccuracyTimeline:
-    """A tenant's accuracy over time: ``accuracy[i]`` from ``from_s[i]`` on. The first also holds before its time.
-
-    Attributes:
-        from_s: Strictly ascending, at least one.
-        accuracy: In [0, 1], as many.
-    """
-
-    from_s: tuple[float, ...]
-    accuracy: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        ascending = all(a < b for a, b in pairwise(self.from_s))
-        if not self.from_s or len(self.from_s) != len(self.accuracy) or not ascending:
-            raise ValueError(f"an accuracy timeline needs ascending times and as many accuracies, got {self}")
-        if not all(0 <= accuracy <= 1 for accuracy in self.accuracy):
-            raise ValueError(f"accuracies must lie in [0, 1], got {self.accuracy}")
-
-    @classmethod
-    def of(cls, accuracies: Mapping[float, float]) -> AccuracyTimeline:
-        """The timeline of these accuracies, by the moment from which on each holds, in any order."""
-        moments_s = sorted(accuracies)
-        return cls(tuple(moments_s), tuple(accuracies[at_s] for at_s in moments_s))
-
-    def at(self, time_s: float) -> float:
-        """The accuracy of a batch that begins at ``time_s``."""
-        return self.accuracy[max(bisect_right(self.from_s, time_s) - 1, 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +138,8 @@ class Outcomes:
     """What became of k requests, consecutive with pull dispatch. All arrays are ``(k,)`` and read-only.
 
     Attributes:
-        index: Places in the tenant's arrivals: ascending; with pull dispatch without gaps, also from piece to piece.
+        index: Of the requests, see :class:`Requests`: ascending; with pull dispatch without gaps, also from piece to
+            piece.
         answer_s: When the answer is complete; NaN: dropped.
         in_time: Answered at most an SLO after arrival.
         correct: Answered, in time or late, and right.
@@ -225,28 +186,7 @@ class Outcomes:
         return ~(self.in_time | self.dropped)
 
 
-def requests_of(tenant: str, slo_s: float, arrival_s: FloatArray, seed: int) -> Requests:
-    """The requests with luck fixed by (seed, tenant, arrival index): every policy sees the same."""
-    return Requests(tenant, slo_s, arrival_s, generator(seed, tenant, "luck").random(len(arrival_s)))
-
-
-def in_rank_order(servers: Sequence[Server], tenant: str) -> list[Server]:
-    """The tenant's servers, by id: a server's place is its rank.
-
-    Raises:
-        ValueError: Two of them share an id.
-    """
-    ordered = sorted((one for one in servers if one.tenant == tenant), key=attrgetter("server_id"))
-    ids = [one.server_id for one in ordered]
-    if len(set(ids)) < len(ids):
-        raise ValueError(f"server ids must differ within a tenant, got {ids}")
-    return ordered
-
-
-@lru_cache(maxsize=4096)
-def latency_table(latency: LatencyCurve, batch_limit: int) -> tuple[float, ...]:
-    """Seconds by batch size 0 … ``batch_limit`` (0 is never asked for)."""
-    table = (0.0, *(latency.at(batch) for batch in range(1, batch_limit + 1)))
-    if not all(0 < latency_s < math.inf for latency_s in table[1:]):
-        raise ValueError(f"latencies up to batch {batch_limit} must be finite and above 0, got {table[1:]}")
-    return table
+def requests_of(tenant: str, slo_s: float, arrival_s: FloatArray, seed: int, first: int = 0) -> Requests:
+    """The requests from index ``first`` on, with luck fixed by (seed, tenant, index): every policy sees the same."""
+    lucks = at_draw(generator(seed, tenant, "luck"), first)
+    return Requests(tenant, slo_s, arrival_s, lucks.random(len(arrival_s)), first)

@@ -104,6 +104,23 @@ class SecondCounts:
         return Totals(*(int(getattr(self, name).sum()) for name in _COUNTS))
 
 
+@dataclass(frozen=True)
+class SettledWindow:
+    """A window of which every request is resolved, with one tally a tenant.
+
+    ``blind`` are its seconds, half-open, of which it is unknown what stood: nothing is counted in them.
+    """
+
+    window: int
+    counts: tuple[SecondCounts, ...]
+    blind: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def totals(self) -> Totals:
+        """All tenants together."""
+        return sum((item.totals for item in self.counts), Totals())
+
+
 class Tally:
     """One tenant's resolved requests that arrived in ``[first_second, first_second + n_seconds)``, piece by piece.
 
@@ -124,7 +141,7 @@ class Tally:
         beyond_ms = np.empty(len(outcomes.index))
         n_beyond = _count(
             requests.arrival_s,
-            outcomes.index,
+            outcomes.index - requests.first,
             outcomes.answer_s,
             outcomes.in_time,
             outcomes.correct,
@@ -183,7 +200,7 @@ def _count(
     Latencies are rounded as ``numpy.round(…, 6)`` does it, to the last bit: scaled, rounded half to even, divided.
 
     What goes in, and out:
-        arrival_s: Of all the tenant's requests, ``(N,)``.
+        arrival_s: Of the tenant's requests, ``(N,)``.
         index: Places in it, ``(k,)``, and so are ``answer_s`` (NaN: dropped), ``in_time`` and ``correct``.
         first_second: That of the first column of ``counts``.
         counts: Added to, ``(6, n_seconds)``: by the rows above.

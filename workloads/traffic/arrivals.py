@@ -140,15 +140,22 @@ def cut(trace: Trace, offset_s: int, duration_s: int, *, loop: bool = False) -> 
         TraceError: As :func:`second_indices`, or ``duration_s`` is 0.
     """
     indices = second_indices(trace, offset_s, duration_s, loop=loop)
-    counts = trace.counts[indices]
+    return Trace(trace.name, trace.counts[indices], times_of(trace, indices, 0))
+
+
+def times_of(trace: Trace, indices: IntArray, first_s: int) -> FloatArray | None:
+    """Times of the requests in these seconds of the trace, numbered from ``first_s`` on; ``None`` where it has none.
+
+    A request's time inside its second is kept.
+    """
     if trace.times_s is None:
-        return Trace(trace.name, counts)
-    # A request's time inside its second is kept; the seconds are numbered anew.
+        return None
+    counts = trace.counts[indices]
     first = np.concatenate([[0], np.cumsum(trace.counts)])[indices]
     ends = np.cumsum(counts)
     picked = np.repeat(first - (ends - counts), counts) + np.arange(int(counts.sum()))
-    seconds = np.repeat(np.arange(duration_s, dtype=np.int64), counts)
-    return Trace(trace.name, counts, times_in(seconds, trace.times_s[picked] % 1.0))
+    seconds = np.repeat(np.arange(first_s, first_s + len(indices), dtype=np.int64), counts)
+    return times_in(seconds, trace.times_s[picked] % 1.0)
 
 
 def times_in(seconds: IntArray, fraction: FloatArray) -> FloatArray:

@@ -64,6 +64,14 @@ def generator(seed: int, tenant: str, purpose: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest, "big"))
 
 
+def at_draw(drawing: np.random.Generator, n_drawn: int) -> np.random.Generator:
+    """The fresh generator as it is after ``n_drawn`` numbers of :meth:`numpy.random.Generator.random`, at no cost."""
+    bits = drawing.bit_generator
+    assert isinstance(bits, np.random.PCG64)  # one step a number
+    bits.advance(n_drawn)
+    return drawing
+
+
 @lru_cache(maxsize=256)
 def _factors(jitter: ServiceJitter, tenant: str, block: int) -> FloatArray:
     drawn = generator(jitter.seed, tenant, f"service jitter {block}")

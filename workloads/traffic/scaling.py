@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
 from typing import assert_never
 
 import numpy as np
@@ -22,15 +25,19 @@ from workloads.traffic.arrivals import (
     Source,
     Span,
     Trace,
-    cut,
     mean_rps,
     second_indices,
     seconds_of_times,
     times_in,
+    times_of,
 )
+from workloads.traffic.luck import at_draw
 
 MAX_REQUESTS = 100_000_000
-"""Of a tenant in a run; their times alone take 0.8 GB."""
+"""Of a tenant in a window, on average; their times alone take 0.8 GB."""
+
+_AT_ONCE = 2**20
+"""About so many requests are drawn at once to count them."""
 
 # Part of every seed here, so that no other draw of the same (seed, tenant) repeats these numbers.
 _SEED_TAG = 0x5CA1E
@@ -102,13 +109,16 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """One tenant's requests over all windows of a run. Arrays are read-only.
+    """One tenant's requests over all windows of a run: counts of all seconds, times of those asked for.
+
+    Arrays are read-only.
 
     Attributes:
         tenant: The tenant's name.
         source: The source's name.
         scale: How the source was scaled.
-        times_s: Ascending seconds from window 0's begin, ``(n_requests,)``.
+        times_between: Times of the seconds from one up to another, ascending, from window 0's begin; asked again, the
+            same.
         counts: Requests in each second, ``(duration_s,)``.
         history_counts: Requests in each second before window 0, ``(history_s,)``, oldest first;
             shorter than asked where the trace has no more.
@@ -121,7 +131,7 @@ class Arrivals:
     tenant: str
     source: str
     scale: Scale
-    times_s: FloatArray
+    times_between: Callable[[int, int], FloatArray]
     counts: IntArray
     history_counts: IntArray
     dispersion_before: float
@@ -130,44 +140,51 @@ class Arrivals:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for array in (self.times_s, self.counts, self.history_counts):
+        for array in (self.counts, self.history_counts):
             array.setflags(write=False)
 
+    @property
+    def times_s(self) -> FloatArray:
+        """All times, drawn at once, ``(n_requests,)``."""
+        return self.times_between(0, self.counts.size)
 
-def scaled_arrivals(source: Source, scale: Scale, span: Span, *, seed: int, tenant: str) -> Arrivals:
+
+def scaled_arrivals(
+    source: Source, scale: Scale, span: Span, *, seed: int, tenant: str, window_s: int | None = None
+) -> Arrivals:
     """The tenant's arrivals over the span; a function of (source, scale, span, seed, tenant) alone.
 
-    What arrives in a second does not depend on how much history is asked for or how many seconds
-    follow.
+    What arrives in a second does not depend on how much history is asked for or how many seconds follow. ``window_s``
+    is how much of it is drawn at once; by default all.
 
     Raises:
-        TraceError: The trace is too short for the span and does not loop, or more than ``MAX_REQUESTS`` would come.
+        TraceError: The trace is too short for the span and does not loop, or more than ``MAX_REQUESTS`` would come in
+            a window.
     """
-    _check_number(source, scale, span)
-    times_s = _draw(source, scale, span.offset_s, span.duration_s, span.loop, _streams(seed, tenant, "windows"))
+    _check_number(source, scale, span, min(window_s or span.duration_s, span.duration_s))
     history_s = span.available_history_s(source)
-    past_s = _draw(source, scale, span.offset_s - history_s, history_s, span.loop, _streams(seed, tenant, "history"))
-    counts = seconds_of_times(times_s, span.duration_s)
+    drawn = _Draws(source, scale, span.offset_s, span.duration_s, span.loop, (seed, tenant, "windows"))
+    past = _Draws(source, scale, span.offset_s - history_s, history_s, span.loop, (seed, tenant, "history"))
     return Arrivals(
         tenant=tenant,
         source=source.name,
         scale=scale,
-        times_s=times_s,
-        counts=counts,
-        history_counts=seconds_of_times(past_s, history_s),
+        times_between=drawn.times_s,
+        counts=drawn.counts,
+        history_counts=past.counts,
         dispersion_before=_dispersion_before(source, span),
-        dispersion_after=dispersion(counts),
+        dispersion_after=dispersion(drawn.counts),
         recorded=_recorded_in(source),
         notes=source.notes if isinstance(source, Trace) else (),
     )
 
 
-def _check_number(source: Source, scale: Scale, span: Span) -> None:
-    n_requests = mean_rps(source, span) * span.duration_s * scale.factor
+def _check_number(source: Source, scale: Scale, span: Span, window_s: int) -> None:
+    n_requests = mean_rps(source, span) * window_s * scale.factor
     if n_requests > MAX_REQUESTS:
         raise TraceError(
-            f"arrivals: {n_requests:.3g} requests would come, at a scale factor of {scale.factor:.4g}; "
-            f"at most {MAX_REQUESTS} a tenant and run are simulated"
+            f"arrivals: {n_requests:.3g} requests would come in {window_s} s, at a scale factor of "
+            f"{scale.factor:.4g}; at most {MAX_REQUESTS} a tenant and window are simulated"
         )
 
 
@@ -218,25 +235,75 @@ def _streams(seed: int, tenant: str, part: str) -> _Streams:
     return _Streams(np.random.default_rng(counts), np.random.default_rng(places))
 
 
-def _draw(source: Source, scale: Scale, offset_s: int, duration_s: int, loop: bool, rng: _Streams) -> FloatArray:
-    """Ascending arrival times in seconds from ``offset_s``, ``(n_requests,)``."""
-    if duration_s == 0:
-        return np.zeros(0)
-    match scale.method:
-        case ScaleMethod.POISSON:
-            rates = _rates_rps(source, scale.smooth_s, offset_s, duration_s, loop)
-            return _uniform_times(rng.counts.poisson(rates * scale.factor).astype(np.int64), rng)
-        case ScaleMethod.COPIES:
-            counts = _recorded(source, offset_s, duration_s, loop, rng).counts
-            whole = math.floor(scale.factor)
-            extra = rng.counts.binomial(counts, scale.factor - whole)
-            return _uniform_times((counts * whole + extra).astype(np.int64), rng)
-        case ScaleMethod.THIN:
-            trace = _recorded(source, offset_s, duration_s, loop, rng)
-            times_s = _uniform_times(trace.counts, rng) if trace.times_s is None else trace.times_s
-            return times_s[rng.counts.random(times_s.size) < scale.factor]
-        case _:
-            assert_never(scale.method)
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """A tenant's arrivals over consecutive seconds; chance is fixed by ``stream``, for :func:`_streams`.
+
+    Counts of all seconds are drawn first. Times have a generator of their own, which goes to any second at no cost.
+    """
+
+    source: Source
+    scale: Scale
+    offset_s: int
+    duration_s: int
+    loop: bool
+    stream: tuple[int, str, str]
+
+    @property
+    def _thins(self) -> bool:
+        return self.scale.method is ScaleMethod.THIN
+
+    @cached_property
+    def _candidates(self) -> IntArray:
+        """Requests of each second before any is thinned out, ``(duration_s,)``."""
+        if self.duration_s == 0:
+            return np.zeros(0, np.int64)
+        rng, where = _streams(*self.stream), (self.offset_s, self.duration_s, self.loop)
+        factor = self.scale.factor
+        match self.scale.method:
+            case ScaleMethod.POISSON:
+                rates = _rates_rps(self.source, self.scale.smooth_s, *where)
+                return rng.counts.poisson(rates * factor).astype(np.int64)
+            case ScaleMethod.COPIES:
+                counts, whole = _recorded(self.source, *where, rng), math.floor(factor)
+                extra = rng.counts.binomial(counts, factor - whole)
+                return (counts * whole + extra).astype(np.int64)
+            case ScaleMethod.THIN:
+                return _recorded(self.source, *where, rng)
+            case _:
+                assert_never(self.scale.method)
+
+    @cached_property
+    def _so_far(self) -> IntArray:
+        """Candidates before each second, and all of them, ``(duration_s + 1,)``."""
+        return np.concatenate([[0], np.cumsum(self._candidates)]).astype(np.int64)
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """Requests of each second, ``(duration_s,)``."""
+        if not self._thins or self.scale.factor == 1:
+            return self._candidates
+        edges = np.searchsorted(self._so_far, np.arange(0, self._so_far[-1], _AT_ONCE)).tolist()
+        seconds = sorted({0, *edges, self.duration_s})
+        pieces = (seconds_of_times(self.times_s(a, b) - a, b - a) for a, b in pairwise(seconds))
+        return np.concatenate([np.zeros(0, np.int64), *pieces])
+
+    def times_s(self, first_s: int, end_s: int) -> FloatArray:
+        """Times of the seconds from ``first_s`` up to ``end_s``, ascending; there are none outside the span."""
+        first_s, end_s = (min(max(second, 0), self.duration_s) for second in (first_s, end_s))
+        rng, n_before = _streams(*self.stream), int(self._so_far[first_s])
+        times_s = self._recorded_times_s(first_s, end_s)
+        if times_s is None:
+            times_s = _uniform_times(self._candidates[first_s:end_s], first_s, at_draw(rng.places, n_before))
+        if not self._thins:
+            return times_s
+        return times_s[at_draw(rng.counts, n_before).random(times_s.size) < self.scale.factor]
+
+    def _recorded_times_s(self, first_s: int, end_s: int) -> FloatArray | None:
+        if not self._thins or isinstance(self.source, PoissonSource) or first_s >= end_s:
+            return None
+        indices = second_indices(self.source, self.offset_s + first_s, end_s - first_s, loop=self.loop)
+        return times_of(self.source, indices, first_s)
 
 
 def _rates_rps(source: Source, smooth_s: int, offset_s: int, duration_s: int, loop: bool) -> FloatArray:
@@ -247,18 +314,19 @@ def _rates_rps(source: Source, smooth_s: int, offset_s: int, duration_s: int, lo
     return smoothed(source.counts, smooth_s, loop=loop)[indices]
 
 
-def _recorded(source: Source, offset_s: int, duration_s: int, loop: bool, rng: _Streams) -> Trace:
-    """The cut of a trace; of a Poisson source, one realisation."""
+def _recorded(source: Source, offset_s: int, duration_s: int, loop: bool, rng: _Streams) -> IntArray:
+    """Requests of each second of the trace, ``(duration_s,)``; of a Poisson source, of one realisation."""
     if isinstance(source, PoissonSource):
         # Its own child: a longer span must not shift the draws that follow.
         (child,) = rng.counts.spawn(1)
-        return Trace(source.name, child.poisson(source.rate_rps, duration_s).astype(np.int64))
-    return cut(source, offset_s, duration_s, loop=loop)
+        return child.poisson(source.rate_rps, duration_s).astype(np.int64)
+    return source.counts[second_indices(source, offset_s, duration_s, loop=loop)]
 
 
-def _uniform_times(counts: IntArray, rng: _Streams) -> FloatArray:
-    seconds = np.repeat(np.arange(counts.size, dtype=np.int64), counts)
-    return np.sort(times_in(seconds, rng.places.random(seconds.size)))
+def _uniform_times(counts: IntArray, first_s: int, places: np.random.Generator) -> FloatArray:
+    """Uniform times in seconds from ``first_s`` on with so many requests each, ascending."""
+    seconds = np.repeat(np.arange(first_s, first_s + counts.size, dtype=np.int64), counts)
+    return np.sort(times_in(seconds, places.random(seconds.size)))
 
 
 def _dispersion_before(source: Source, span: Span) -> float:

@@ -24,12 +24,13 @@ from migrator.errors import ConfigError, LiveError
 from migrator.estimates import Estimate
 from migrator.execution.events import RATE_DIGITS
 from migrator.execution.live.site import Asking, Site
+from migrator.execution.models import Accuracies
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
 from workloads.learning.profiler import Found, Measured, Prepared, Refused
 from workloads.learning.retraining import RetrainingJob
 from workloads.live.generator import Stream
-from workloads.serving.requests import AccuracyTimeline, Requests
+from workloads.serving.requests import Requests
 from workloads.tenants import Tenant
 from workloads.training import FULL
 
@@ -91,7 +92,7 @@ class _Learner:
     correction: Correction = field(default_factory=Correction)
     raw: dict[int, Mapping[str, float]] = field(default_factory=dict)
     slowness: list[float] = field(default_factory=list)
-    accuracies: dict[float, float] = field(default_factory=dict)
+    accuracies: Accuracies = field(default_factory=Accuracies)
 
     @property
     def learning(self) -> LearningConfig:
@@ -183,9 +184,9 @@ class LiveModels:
     # --- what the loop asks
 
     @property
-    def timelines(self) -> list[AccuracyTimeline]:
+    def accuracies(self) -> Mapping[str, Accuracies]:
         """Each tenant's accuracy so far, as measured before a window and after a retraining."""
-        return [AccuracyTimeline.of(one.accuracies) for one in self._learners.values()]
+        return {name: one.accuracies for name, one in self._learners.items()}
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, measured on its new training data.
@@ -214,7 +215,7 @@ class LiveModels:
     ) -> float:
         """What the retrained model gives, as measured at its end."""
         one = self._learners[tenant]
-        one.accuracies[at_s] = one.served.accuracy
+        one.accuracies.note(at_s, one.served.accuracy)
         return one.served.accuracy
 
     # --- what the workers ask
@@ -225,8 +226,7 @@ class LiveModels:
 
     def accuracy(self, tenant: str) -> float:
         """What the tenant's model in service gives, as measured last."""
-        measured = self._learners[tenant].accuracies
-        return measured[max(measured)]
+        return self._learners[tenant].accuracies.newest
 
     def serve(self, tenant: str, served: Served) -> None:
         """From now on workers are to answer with these."""
@@ -324,7 +324,8 @@ class LiveModels:
         self.estimates = tuple(self._estimate(one, window) for one in learners)
         before = tuple(self._before(one, window) for one in learners)
         for one, accuracy in zip(learners, before, strict=True):
-            one.accuracies[window * self._config.window_s] = accuracy
+            one.accuracies.note(window * self._config.window_s, accuracy)
+            one.accuracies.forget(window, self._config.window_s)
         return before
 
     def _weights(self, tenant: str) -> Path:

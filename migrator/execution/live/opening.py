@@ -46,7 +46,8 @@ from workloads.live.generator import OUTCOME, STATUSES
 from workloads.live.messages import Counts, Status
 from workloads.live.model import factory
 from workloads.serving.pool import Lane
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server
+from workloads.serving.requests import Outcomes, QueueState, Requests
+from workloads.serving.servers import AccuracyTimeline, Server
 
 if TYPE_CHECKING:
     from workloads.live import front_door
@@ -69,20 +70,20 @@ class LiveQueues(Queues):
 
     are_real = True
 
-    def __init__(self, site: Site, n_tenants: int, end_s: float) -> None:
-        """``end_s`` is the last deadline."""
-        super().__init__(n_tenants)
+    def __init__(self, site: Site, tenants: Sequence[str], end_s: float) -> None:
+        """``tenants`` are in the order of the generator's streams; ``end_s`` is the last deadline."""
+        super().__init__(tenants)
         self._site, self._end_s = site, end_s
-        self._known = [_Known() for _ in range(n_tenants)]
-        self._first = np.zeros(n_tenants, np.int64)
+        self._known = {name: _Known() for name in tenants}
+        self._first = np.zeros(len(tenants), np.int64)
         self._n_read = 0
         self._coming: NDArray[np.void] = np.empty(0, _RECORD)
 
-    def begin(self, requests: Sequence[Requests], start_s: float) -> None:
-        """Begin at a later second; ``requests`` arrived before it, and are in no queue."""
-        super().begin(requests, start_s)
-        self._first = np.array([len(own) for own in requests])
-        self._known = [_Known(len(own)) for own in requests]
+    def begin(self, n_before: Mapping[str, int], start_s: float) -> None:
+        """Begin at a later second; so many requests arrived before it, and are in no queue."""
+        super().begin(n_before, start_s)
+        self._first = np.array([*n_before.values()])
+        self._known = {name: _Known(n) for name, n in n_before.items()}
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
@@ -91,34 +92,34 @@ class LiveQueues(Queues):
 
     def advance(
         self,
-        requests: Sequence[Requests],
+        requests: Mapping[str, Requests],
         servers: Mapping[str, Sequence[Server]],  # noqa: ARG002 - as the simulation's
-        accuracies: Sequence[AccuracyTimeline],  # noqa: ARG002
+        accuracies: Mapping[str, AccuracyTimeline],  # noqa: ARG002
         until_s: float,
         lanes: Sequence[Lane] = (),  # noqa: ARG002
-    ) -> list[Outcomes]:
-        """What became known by now of the requests that arrived before ``until_s``."""
+    ) -> dict[str, Outcomes]:
+        """What has become known of the requests that arrived before ``until_s``."""
         records = self._fresh(requests)
-        found = []
-        for index, (own, known) in enumerate(zip(requests, self._known, strict=True)):
-            outcomes = _outcomes(records[records["stream"] == index])
+        found = {}
+        for stream, (name, known) in enumerate(self._known.items()):
+            outcomes = _outcomes(records[records["stream"] == stream])
             known.resolve(outcomes.index)
-            self._states[index] = self._state(known.head, len(own), until_s)
-            found.append(outcomes)
+            self._states[name] = self._state(known.head, requests[name].end, until_s)
+            found[name] = outcomes
         return found
 
-    def others_shares(self, first_s: int, end_s: int) -> Mapping[int, FloatArray]:  # noqa: ARG002 - as the simulation's
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[str, FloatArray]:  # noqa: ARG002 - as the simulation's
         """Nothing: it is unknown how long real turns took."""
         return {}
 
-    def _fresh(self, requests: Sequence[Requests]) -> NDArray[np.void]:
+    def _fresh(self, requests: Mapping[str, Requests]) -> NDArray[np.void]:
         """What was appended since, of requests that have arrived as far as the loop knows; the rest is kept."""
         raw = _read(self._site.outcomes, self._n_read, OUTCOME.size)
         self._n_read += len(raw)
         fresh = np.frombuffer(raw, _RECORD).copy()
         fresh["place"] += self._first[fresh["stream"]].astype(np.uint32)  # streams begin where the run does
         records = np.concatenate([self._coming, fresh])
-        n_arrived = np.array([len(own) for own in requests])
+        n_arrived = np.array([requests[name].end for name in self._known])
         is_here = records["place"] < n_arrived[records["stream"]]
         self._coming = records[~is_here]
         here: NDArray[np.void] = records[is_here]
@@ -214,9 +215,11 @@ def live_parts(
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
         served = {} if stands is None else _served(stands, run)
-        models = LiveModels(setting.config, setting.tenants, site, traffic.requests(end_s), served, real.gpu.aside)
+        models = LiveModels(
+            setting.config, setting.tenants, site, traffic.requests(0, round(end_s)), served, real.gpu.aside
+        )
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
-        queues = LiveQueues(site, len(setting.tenants), end_s + longest_s)
+        queues = LiveQueues(site, [tenant.name for tenant in setting.tenants], end_s + longest_s)
         door = None if asked is None else as_text(_door(setting, site.folder, asked, models.input_of))
         machine = _Machine()
         first_s = 0.0 if joins is None else joins.window * setting.config.window_s

@@ -17,7 +17,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, reason: Callable[[float], str | None]) 
     def why_replan(sharing: Instances) -> Asked | None:
         assert own.fget is not None
         asked: Asked | None = own.fget(sharing)
-        if asked is None and (text := reason(sharing._queues.now_s)) is not None:
+        if asked is None and (text := reason(sharing._accounts.now_s)) is not None:
             return Asked(text)
         return asked
 

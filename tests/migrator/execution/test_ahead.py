@@ -104,7 +104,7 @@ def test_a_plan_made_ahead_knows_nothing_of_what_comes(tmp_path: Path, moment_s:
         [structs.replace(own, accuracy_after=None) for own in each.forecast.tenants.values()] for each in (one, two)
     )
     assert told == told_otherwise
-    assert traffic.requests(120.0)[0].arrival_s.tolist() != later.requests(120.0)[0].arrival_s.tolist()
+    assert traffic.requests(0, 120)[0].arrival_s.tolist() != later.requests(0, 120)[0].arrival_s.tolist()
 
 
 def test_no_plan_that_there_may_be_is_asked_for_while_the_next_window_is_planned() -> None:

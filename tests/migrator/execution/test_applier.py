@@ -22,7 +22,7 @@ from migrator.log.records import Intent, Outcome, Record, Wall
 from planner.problem import Owner, Task
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.serving.requests import Server
+from workloads.serving.servers import Server
 from workloads.tenants import Tenant, WindowAccuracy, WorkerStart
 
 GPU = gpu_model("a100-80gb")

@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from migrator.config import DecisionConfig, validate_config
-from migrator.execution.models import STILL, TabledModels, outlooks, salvage_of, unseen, windows_ahead
+from migrator.execution.models import (
+    STILL,
+    Accuracies,
+    Lessons,
+    TabledModels,
+    outlooks,
+    salvage_of,
+    unseen,
+    windows_ahead,
+)
 from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.records import Outlook
@@ -17,7 +27,7 @@ from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.simulation import run_of
 from tests.workloads.test_tenants import COMPOUND
-from workloads.serving.requests import AccuracyTimeline
+from workloads.serving.servers import AccuracyTimeline
 from workloads.tenants import Tenant, accuracy_at_start
 from workloads.training import TrainingOption
 
@@ -51,7 +61,7 @@ def test_what_was_learned_answers_now_and_falls_by_the_drift(
 ) -> None:
     own = models()
     assert own.trained("a", 0, 50.0, option, checkpoint) == pytest.approx(now)
-    assert own.timelines[0].at(60.0) == pytest.approx(now)
+    assert own.accuracies["a"].timeline.at(60.0) == pytest.approx(now)
     assert own.open(1)[0] == pytest.approx(next_)
 
 
@@ -99,9 +109,12 @@ def tenant(changes: dict[str, Any] | None = None) -> Tenant:
 
 
 def outlook(window: int, timeline: AccuracyTimeline, *trained: int, changes: dict[str, Any] | None = None) -> Outlook:
-    past = {("vision", number) for number in trained}
+    past, seen = (
+        Lessons(("vision", number) for number in trained),
+        Accuracies(dict(zip(timeline.from_s, timeline.accuracy, strict=True))),
+    )
     own = setting({"retraining.drift_prior": 0.7, **(changes or {})})
-    return outlooks(own.tenants[:1], own.config, window, [timeline], past, [0.5])[0]
+    return outlooks(own.tenants[:1], own.config, window, {"vision": seen}, past, {"vision": 0.5})[0]
 
 
 def test_before_anything_was_seen_the_priors_count() -> None:
@@ -117,6 +130,29 @@ SEEN = AccuracyTimeline((0.0, 30.0, 60.0, 120.0, 180.0), (0.5, 0.9, 0.45, 0.36, 
 
 def test_drift_is_the_median_of_what_was_kept_and_retrained_windows_are_counted() -> None:
     assert outlook(3, SEEN, 0) == Outlook(drift=0.8, stays=1 - 1.75 / 4, in_time=0.5, ahead=ALL, still=STILL)
+
+
+def test_of_windows_long_past_only_what_was_learned_is_kept() -> None:
+    rng, own = np.random.default_rng(1), tenant()
+    seen, whole, lessons, ended = Accuracies(), Accuracies(), Lessons(), list[tuple[str, int]]()
+    for window in range(40):
+        for at_s in (60.0 * window, 60.0 * window + rng.uniform(1, 59)):
+            accuracy = rng.uniform(0.3, 0.9)
+            seen.note(at_s, accuracy)
+            whole.note(at_s, accuracy)
+        seen.forget(window, 60.0)
+        if rng.random() < 0.6:
+            ended.append((own.name, window - int(window > 0 and rng.random() < 0.3)))  # some end a window late
+            lessons.add(*ended[-1])
+        assert [seen.kept(60.0 * k) for k in range(window + 1)] == [whole.kept(60.0 * k) for k in range(window + 1)]
+        first_s, *later_s = seen.timeline.from_s
+        assert later_s == [at_s for at_s in whole.timeline.from_s if at_s > first_s]
+        assert lessons.counted(own, window + 1) == (window + 1, len({*ended}))
+        assert lessons.last(own.name) == max((w for _, w in ended), default=-1)
+        newest = [one for one in ended if one[1] >= window - 1]
+        older = max((w for _, w in ended if w < window - 1), default=-1)
+        assert lessons.but(less=newest).last(own.name) == older
+    assert len(seen.timeline.from_s) <= 7
 
 
 def test_windows_with_nothing_to_learn_teach_nothing() -> None:

@@ -14,22 +14,24 @@ from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
 from workloads.serving.pool import Lane, PoolState
 from workloads.serving.pool import advance as advance_pool
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
+from workloads.serving.requests import Outcomes, Requests
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.traffic.luck import service_jitter
 
 NAMES = ("a", "b", "c", "d")
 END_S = 12.0
-ACCURACIES = [AccuracyTimeline((0.0, 5.0), (0.4 + 0.1 * place, 0.6)) for place in range(len(NAMES))]
+ACCURACIES = {name: AccuracyTimeline((0.0, 5.0), (0.4 + 0.1 * place, 0.6)) for place, name in enumerate(NAMES)}
 JITTER = service_jitter(3, 0.2)
-WEIGHTS = (1.0, 2.0, 0.5, 1.0)
+WEIGHTS = dict(zip(NAMES, (1.0, 2.0, 0.5, 1.0), strict=True))
+EQUAL = dict.fromkeys(NAMES, 1.0)
 
 
-def requests_of(seed: int) -> list[Requests]:
+def requests_of(seed: int) -> dict[str, Requests]:
     rng = np.random.default_rng(seed)
-    found = []
+    found = {}
     for name in NAMES:
         arrival_s = np.sort(rng.uniform(0, END_S - 1, rng.integers(200, 900)))
-        found.append(Requests(name, float(rng.uniform(0.1, 0.3)), arrival_s, rng.random(len(arrival_s))))
+        found[name] = Requests(name, float(rng.uniform(0.1, 0.3)), arrival_s, rng.random(len(arrival_s)))
     return found
 
 
@@ -43,7 +45,7 @@ def lane(instance: str, *members: str) -> Lane:
 
 
 def queues() -> SimulatedQueues:
-    return SimulatedQueues(len(NAMES), JITTER, weights=WEIGHTS, turn_cost=0.05)
+    return SimulatedQueues(WEIGHTS, JITTER, turn_cost=0.05)
 
 
 def assert_same(found: Outcomes, expected: Outcomes) -> None:
@@ -58,8 +60,8 @@ def together(pieces: Sequence[Outcomes]) -> Outcomes:
 
 def test_tenants_whom_lanes_connect_are_together() -> None:
     lanes = [lane("x", "c"), lane("y", "a", "d"), lane("z", "d", "c")]
-    assert connected(NAMES, lanes) == [(0, 2, 3), (1,)]
-    assert connected(NAMES, []) == [(0,), (1,), (2,), (3,)]
+    assert connected(NAMES, lanes) == [("a", "c", "d"), ("b",)]
+    assert connected(NAMES, []) == [("a",), ("b",), ("c",), ("d",)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -68,20 +70,20 @@ def test_who_shares_lanes_is_served_as_the_kernel_has_it_and_who_does_not_as_alo
     servers = {"b": [server("b", "u#3/0"), server("b", "u#3/1")], "d": [server("d", "v#4/0")]}
     ours = queues()
     found = [ours.advance(requests, servers, ACCURACIES, until_s, lanes) for until_s in (0.7, 3.1, 3.2, END_S)]
-    pooled = [requests[0], requests[2]]
+    pooled = [requests["a"], requests["c"]]
     _, piece = advance_pool(
         pooled,
         PoolState.at_start(2),
         lanes,
-        [ACCURACIES[0], ACCURACIES[2]],
+        [ACCURACIES["a"], ACCURACIES["c"]],
         END_S,
         JITTER,
-        weights=[WEIGHTS[0], WEIGHTS[2]],
+        weights=[WEIGHTS["a"], WEIGHTS["c"]],
         turn_cost=0.05,
     )
-    _, alone = advance(requests[1], queues().states[1], servers["b"], ACCURACIES[1], END_S, JITTER)
-    for index, expected in ((0, piece.outcomes[0]), (2, piece.outcomes[1]), (1, alone)):
-        assert_same(together([one[index] for one in found]), expected)
+    _, alone = advance(requests["b"], queues().states["b"], servers["b"], ACCURACIES["b"], END_S, JITTER)
+    for name, expected in (("a", piece.outcomes[0]), ("c", piece.outcomes[1]), ("b", alone)):
+        assert_same(together([one[name] for one in found]), expected)
 
 
 Layout = tuple[Mapping[str, Sequence[Server]], Sequence[Lane]]
@@ -108,27 +110,27 @@ def drawn(rng: np.random.Generator, before: Layout, now_s: float, busy_until_s: 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_shared_when_each_request_is_resolved_once_and_no_instance_does_two_things(seed: int) -> None:
     rng, requests, ours = np.random.default_rng(seed), requests_of(seed), queues()
-    found: list[list[Outcomes]] = [[] for _ in NAMES]
+    found: dict[str, list[Outcomes]] = {name: [] for name in NAMES}
     layout: Layout = ({}, [])
     for now_s in np.sort(rng.uniform(0, END_S, 25)).tolist():
-        for index, outcomes in enumerate(ours.advance(requests, *_given(layout, now_s))):
-            found[index].append(outcomes)
-        assert len({state.now_s for state in ours.states}) == 1
+        for name, outcomes in ours.advance(requests, *_given(layout, now_s)).items():
+            found[name].append(outcomes)
+        assert len({state.now_s for state in ours.states.values()}) == 1
         layout = drawn(rng, layout, now_s, ours.busy_until_s)
-    for index, outcomes in enumerate(ours.advance(requests, *_given(({}, []), math.inf))):
-        found[index].append(outcomes)
-    for index, (own, pieces) in enumerate(zip(requests, found, strict=True)):
-        merged = together(pieces)
+    for name, outcomes in ours.advance(requests, *_given(({}, []), math.inf)).items():
+        found[name].append(outcomes)
+    for name, own in requests.items():
+        merged = together(found[name])
         np.testing.assert_array_equal(merged.index, np.arange(len(own)))
         answered = ~merged.dropped
         assert (merged.answer_s[answered] > own.arrival_s[answered]).all()
-        state = ours.states[index]
+        state = ours.states[name]
         assert (state.head, dict(state.busy_until)) == (len(own), {})
 
 
 def _given(
     layout: Layout, until_s: float
-) -> tuple[Mapping[str, Sequence[Server]], list[AccuracyTimeline], float, Sequence[Lane]]:
+) -> tuple[Mapping[str, Sequence[Server]], Mapping[str, AccuracyTimeline], float, Sequence[Lane]]:
     return layout[0], ACCURACIES, until_s, layout[1]
 
 
@@ -140,11 +142,11 @@ def test_a_lane_goes_on_when_a_member_s_process_is_gone_with_its_batch() -> None
     while "x#1/a" not in ours.busy_until_s:
         until_s += 0.005
         ours.advance(requests, {}, ACCURACIES, until_s, [both])
-    lost, end_s = ours.states[0].in_service("x#1/a"), ours.busy_until_s["x#1/a"]
+    lost, end_s = ours.states["a"].in_service("x#1/a"), ours.busy_until_s["x#1/a"]
     assert len(lost.index) > 0
     ours.advance(requests, {}, ACCURACIES, (until_s + end_s) / 2, [Lane("x#1", both.servers[1:])])
     assert set(ours.busy_until_s) == {"x#1/b"}
-    assert len(ours.states[0].in_service("x#1/a").index) == 0
+    assert len(ours.states["a"].in_service("x#1/a").index) == 0
 
 
 def took_s(arrivals: Mapping[str, Sequence[float]], steps: Sequence[tuple[float, str]]) -> dict[str, list[float]]:
@@ -153,14 +155,13 @@ def took_s(arrivals: Mapping[str, Sequence[float]], steps: Sequence[tuple[float,
     A batch takes 0.1 s, and half as much again where a turn costs.
     """
     latency = LatencyCurve((1,), (0.1,))
-    requests = [Requests(name, 1.0, np.array(arrivals[name]), np.zeros(len(arrivals[name]))) for name in NAMES]
-    ours = SimulatedQueues(len(NAMES), None, turn_cost=0.5)
+    requests = {name: Requests(name, 1.0, np.array(arrivals[name]), np.zeros(len(arrivals[name]))) for name in NAMES}
+    ours = SimulatedQueues(EQUAL, None, turn_cost=0.5)
     found: dict[str, list[float]] = {name: [] for name in NAMES}
     for until_s, members in steps:
         there = tuple(Server(name, f"x#1/{name}", 0.0, math.inf, latency, 1) for name in members)
-        outcomes = ours.advance(requests, {}, ACCURACIES, until_s, [Lane("x#1", there)])
-        for own, piece in zip(requests, outcomes, strict=True):
-            found[own.tenant].extend((piece.answer_s - own.arrival_s[piece.index]).round(9).tolist())
+        for name, piece in ours.advance(requests, {}, ACCURACIES, until_s, [Lane("x#1", there)]).items():
+            found[name].extend((piece.answer_s - requests[name].arrival_s[piece.index]).round(9).tolist())
     return found
 
 
@@ -181,34 +182,34 @@ def test_what_part_of_shared_lanes_others_had_is_told_by_second_and_forgotten() 
     """Batches of 0.1 s on one lane, half of which time a and b share it, then b and c; d has a lane of its own."""
     latency = LatencyCurve((1,), (0.1,))
     arrivals = {"a": [0.0, 0.15], "b": [0.1, 1.0, 2.45], "c": [1.6, 1.7, 1.8], "d": [0.0, 0.1]}
-    requests = [Requests(name, 1.0, np.array(at_s), np.zeros(len(at_s))) for name, at_s in arrivals.items()]
+    requests = {name: Requests(name, 1.0, np.array(at_s), np.zeros(len(at_s))) for name, at_s in arrivals.items()}
     own = {"d": [Server("d", "d#1/0", 0.0, math.inf, latency, 1)]}
-    ours = SimulatedQueues(len(NAMES), None)
+    ours = SimulatedQueues(EQUAL, None)
     for until_s, members in ((1.5, "ab"), (2.5, "bc"), (3.0, "bc")):
         there = tuple(Server(name, f"x#1/{name}", 0.0, math.inf, latency, 1) for name in members)
         ours.advance(requests, own, ACCURACIES, until_s, [Lane("x#1", there)])
     found = ours.others_shares(0, 2)
     # In second 1, a had the lane for half of the time, and b's batch took a fifth of that.
-    assert {index: shares.tolist() for index, shares in found.items()} == {
-        0: [pytest.approx(0.1), pytest.approx(0.2)],
-        1: [pytest.approx(0.2), pytest.approx(0.3)],
-        2: [0.0, 0.0],
+    assert {name: shares.tolist() for name, shares in found.items()} == {
+        "a": [pytest.approx(0.1), pytest.approx(0.2)],
+        "b": [pytest.approx(0.2), pytest.approx(0.3)],
+        "c": [0.0, 0.0],
     }
     later = ours.others_shares(2, 3)
-    assert {index: shares.tolist() for index, shares in later.items()} == {1: [0.0], 2: [pytest.approx(0.1)]}
+    assert {name: shares.tolist() for name, shares in later.items()} == {"b": [0.0], "c": [pytest.approx(0.1)]}
     ours.others_shares(3, 4)
     assert ours.others_shares(0, 3) == {}
 
 
 def test_new_weights_count_from_the_next_batch_and_luck_is_the_same_in_every_partition() -> None:
     requests = requests_of(2)
-    idle = [replace(own, slo_s=0.3) for own in requests]
+    idle = {name: replace(own, slo_s=0.3) for name, own in requests.items()}
     pooled, alone = queues(), queues()
     lanes = [lane("x#1", "a", "b"), lane("y#2", "a", "b")]
     servers = {name: [server(name, f"{name}#{n}/0") for n in range(2)] for name in ("a", "b")}
     shared = pooled.advance(idle, {}, ACCURACIES, END_S, lanes)
     own = alone.advance(idle, servers, ACCURACIES, END_S)
-    for index in (0, 1):
+    for index in ("a", "b"):
         both = ~shared[index].dropped & ~own[index].dropped
         settled = both & ((shared[index].answer_s < 5.0) == (own[index].answer_s < 5.0))
         settled &= (np.abs(own[index].answer_s - 5.0) > 0.5) & (np.abs(shared[index].answer_s - 5.0) > 0.5)

@@ -31,7 +31,7 @@ from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.resuming import SHORT, begun, cuts, same, taken_up
 from tests.migrator.execution.test_seams import faulty
 from workloads.serving.pool import Lane, PoolState, advance
-from workloads.serving.requests import AccuracyTimeline, Server
+from workloads.serving.servers import AccuracyTimeline, Server
 
 BOTH = ("vision", "language")
 TOGETHER: dict[str, Any] = SHORT | {"sharing": {"pools": [list(BOTH)]}}
@@ -94,7 +94,7 @@ def test_one_instance_for_two_is_served_as_the_kernel_has_it() -> None:
             for name in BOTH
         )
         lanes.append(Lane(item.instance, tuple(servers)))
-    requests = traffic.requests(setting.config.window_s)
+    requests = traffic.requests(0, round(setting.config.window_s))
     accuracies = [AccuracyTimeline((0.0,), (tenant.accuracy_in(0).before,)) for tenant in setting.tenants]
     weights, cost = [tenant.weight for tenant in setting.tenants], setting.turn_cost
     _, piece = advance(

@@ -39,7 +39,7 @@ class Answered(Future[Any]):
         self.set_result(answer)
 
     def done(self) -> bool:
-        return self._sharing._queues.now_s >= self._from_s
+        return self._sharing._accounts.now_s >= self._from_s
 
 
 class Moments(View):
@@ -58,7 +58,7 @@ def run_with(
     """The log of a run that is asked for a plan at ``ASKED_S``, which takes so long, or comes to this error."""
 
     def submitted(sharing: Instances, answer: Any) -> Answered:
-        return Answered(sharing, answer() if error is None else error, sharing._queues.now_s + takes_s)
+        return Answered(sharing, answer() if error is None else error, sharing._accounts.now_s + takes_s)
 
     monkeypatch.setattr(Instances, "_submitted", submitted)
     ask(monkeypatch, once_after(ASKED_S))

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from migrator.config import read_config
-from migrator.execution.requests import Ledger, SettledWindow, SimulatedQueues
+from migrator.execution.accounts import QueueAccounts
+from migrator.execution.requests import Ledger, SimulatedQueues
 from migrator.inputs import assemble
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import AccuracyTimeline, Outcomes, Requests, Server
-from workloads.serving.tally import Totals
+from workloads.serving.requests import Outcomes, Requests
+from workloads.serving.servers import AccuracyTimeline, Server
+from workloads.serving.tally import SettledWindow, Totals
 
 INF = math.inf
 EDGES_S = (5.0, 59.9, 60.0, 60.1, 118.0, INF)
@@ -23,45 +25,39 @@ class Serving:
     """A run's requests with one server for each tenant: too slow for everybody, and started late."""
 
     def __init__(self, path: Path) -> None:
-        self._setting, self._traffic = assemble(read_config(path), str(path))
-        self._queues, self._ledger = (
-            SimulatedQueues(2, jitter=None),
-            Ledger(self._setting.tenants, self._setting.config.window_s),
-        )
+        setting, traffic = assemble(read_config(path), str(path))
+        names = [tenant.name for tenant in setting.tenants]
+        queues = SimulatedQueues(dict.fromkeys(names, 1.0), jitter=None)
+        latency = LatencyCurve((1, 4), (0.03, 0.09))
+        self._servers = {name: [Server(name, "a", 20.0, INF, latency, 4)] for name in names}
+        self._accuracies = dict.fromkeys(names, AccuracyTimeline((0.0,), (0.5,)))
+        self.accounts = QueueAccounts(traffic, setting.tenants, setting.config.window_s, queues)
 
     @property
     def totals(self) -> Totals:
-        return self._ledger.totals
+        return self.accounts.totals
 
     def advance(self, until_s: float, known_s: float = INF) -> None:
-        latency = LatencyCurve((1, 4), (0.03, 0.09))
-        names = [tenant.name for tenant in self._setting.tenants]
-        servers = {name: [Server(name, "a", 20.0, INF, latency, 4)] for name in names}
-        accuracies = [AccuracyTimeline((0.0,), (0.5,))] * 2
-        requests = self._traffic.requests(until_s)
-        self._ledger.add(requests, self._queues.advance(requests, servers, accuracies, until_s), known_s)
+        self.accounts.serve(self._servers, self._accuracies, until_s, known_s=known_s)
 
     def know(self, known_s: float) -> None:
-        self._ledger.know(self._traffic.requests(self._queues.now_s), known_s)
+        self.accounts.know(known_s)
 
     def blind(self, from_s: float, to_s: float) -> None:
-        self._ledger.blind(from_s, to_s)
+        self.accounts.leave_out(from_s, to_s)
 
     def lose_in_service(self) -> int:
         """How many answers are lost as the servers die."""
-        requests, n_lost = self._traffic.requests(self._queues.now_s), 0
-        for index, state in enumerate(self._queues.states):
-            outcomes = state.in_service("a")
-            self._ledger.lose(index, requests[index], outcomes)
-            n_lost += len(outcomes.index)
-        return n_lost
+        states = self.accounts._queues.states
+        for name in states:
+            self.accounts.lose(name, ["a"])
+        return sum(len(state.in_service("a").index) for state in states.values())
 
     def in_time_shares(self, window: int) -> tuple[float, ...]:
-        return self._ledger.in_time_shares(window)
+        return tuple(self.accounts.in_time_shares(window).values())
 
     def settled(self, through_window: int) -> list[SettledWindow]:
-        requests = self._traffic.requests(self._queues.now_s)
-        return self._ledger.settled(through_window, requests, self._queues.states)
+        return self.accounts.settled(through_window)
 
 
 @pytest.fixture
@@ -100,12 +96,13 @@ def test_pieces_that_cross_a_window_s_end_count_like_those_that_do_not(run: Serv
 
 def test_windows_are_settled_in_order_and_once(run: Serving) -> None:
     run.advance(INF)
-    in_time = [run.in_time_shares(window) for window in range(3)]
+    first, second, third = (run.in_time_shares(window) for window in range(3))
+    assert third == (1.0, 1.0) != first
     assert [window.window for window in run.settled(0)] == [0]
+    assert [run.in_time_shares(window) for window in (0, 1)] == [first, second]
     assert [window.window for window in run.settled(1)] == [1]
     assert run.settled(1) == []
-    assert [run.in_time_shares(window) for window in range(3)] == in_time
-    assert in_time[2] == (1.0, 1.0) != in_time[0]
+    assert run.in_time_shares(1) == second
 
 
 def test_a_window_with_unresolved_requests_is_not_settled(run: Serving) -> None:
@@ -213,9 +210,10 @@ def test_a_piece_is_counted_in_the_windows_in_which_its_requests_arrived(
 ) -> None:
     setting, _ = assemble(read_config(write_config({"windows": 4})), "small")
     arrival_s = np.array([0.0, 59.999, 60.0, 119.9, 120.0, 180.0, 239.9])
-    requests = [Requests(tenant.name, 0.1, arrival_s, np.zeros(7)) for tenant in setting.tenants]
-    nothing = np.arange(0)
-    ledger = Ledger(setting.tenants, setting.config.window_s)
-    ledger.add(requests, [Outcomes.all_dropped(np.array(piece, np.int64)), Outcomes.all_dropped(nothing)])
-    found = {window: [one.totals.arrivals for one in tallies] for window, tallies in ledger._tallies.items()}
+    one, other = (tenant.name for tenant in setting.tenants)
+    requests = {name: Requests(name, 0.1, arrival_s, np.zeros(7)) for name in (one, other)}
+    ledger = Ledger(dict.fromkeys((one, other), 0.1), setting.config.window_s)
+    nothing = Outcomes.all_dropped(np.arange(0))
+    ledger.add(requests, {one: Outcomes.all_dropped(np.array(piece, np.int64)), other: nothing})
+    found = {window: [own.totals.arrivals for own in tallies.values()] for window, tallies in ledger._tallies.items()}
     assert found == {window: [n_arrived, 0] for window, n_arrived in windows.items()}

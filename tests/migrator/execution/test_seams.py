@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -143,21 +143,24 @@ def drawing(setting: Setting, differs_after_s: float, variant: int) -> Callable[
     return opened
 
 
+def times_between(times_s: np.ndarray, first_s: int, end_s: int) -> np.ndarray:
+    return times_s[(times_s >= first_s) & (times_s < end_s)]
+
+
 def changed_after(setting: Setting, traffic: RecordedTraffic, moment_s: float, variant: int) -> RecordedTraffic:
     """The traffic with other requests after the moment; its origins, scale factors among them, are the same."""
     rng = np.random.default_rng(variant)
     arrivals = []
-    for times_s, counts, n_past, origin in zip(
-        traffic.hindsight.arrival_s, traffic._counts, traffic._history_s, traffic.origins, strict=True
-    ):
+    for own, origin in zip(traffic.hindsight.arrivals, traffic.origins, strict=True):
+        times_s = own.times_s
         end_s = setting.config.windows * setting.config.window_s
         later = moment_s + (end_s - moment_s) * rng.random(rng.poisson(times_s.size * (1 - moment_s / end_s)))
         both = np.sort(np.concatenate([times_s[times_s <= moment_s], later]))
         n_seconds = round(end_s)
         by_second = np.bincount(np.floor(both).astype(np.int64), minlength=n_seconds)[:n_seconds]
-        arrivals.append(
-            Arrivals("", origin.source, origin.scale, both, by_second, counts[:n_past], origin.dispersion_before, 0.0)
-        )
+        between = partial(times_between, both)
+        past, dispersion = own.history_counts, origin.dispersion_before
+        arrivals.append(Arrivals("", origin.source, origin.scale, between, by_second, past, dispersion, 0.0))
     other = RecordedTraffic(setting.tenants, arrivals, [0.0] * len(arrivals), setting.config.seed)
     other.origins = traffic.origins
     return other
@@ -307,7 +310,7 @@ def test_every_request_is_accounted_for_whatever_fails(with_faults: dict[str, Re
     report = report_of(log)
     assert report.total is not None
     requests = report.total.requests
-    assert requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
+    assert requests.arrivals == sum(int(own.counts.sum()) for own in traffic.hindsight.arrivals)
     assert requests.arrivals == requests.in_time + requests.late + requests.dropped
     assert report.ending == "finished"
     for account in accounts(log).values():
@@ -389,7 +392,7 @@ def test_answers_that_jitter_makes_late_at_the_very_end_are_waited_for(tmp_path:
     report = report_of(logged(tmp_path / "run", setting, traffic))
     assert report.total is not None
     assert report.ending == "finished"
-    assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
+    assert report.total.requests.arrivals == sum(int(own.counts.sum()) for own in traffic.hindsight.arrivals)
 
 
 def test_a_trainer_that_hangs_is_given_up_after_the_window_after_its_own(tmp_path: Path) -> None:
@@ -471,7 +474,7 @@ def test_refused_calls_do_not_end_the_run(tmp_path: Path) -> None:
     assert any(event.error for event in log.of(recorded.Outcome))
     assert report.ending == "finished"
     assert report.total is not None
-    assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
+    assert report.total.requests.arrivals == sum(int(own.counts.sum()) for own in traffic.hindsight.arrivals)
 
 
 def test_what_could_not_be_made_is_told_and_planned_around(tmp_path: Path) -> None:
@@ -498,7 +501,7 @@ def test_the_rest_of_a_window_is_planned_anew_when_asked(
     assert revised.plan.n_steps == 30 - revised.from_step
     report = report_of(log)
     assert report.total is not None
-    assert report.total.requests.arrivals == sum(map(len, traffic.hindsight.arrival_s))
+    assert report.total.requests.arrivals == sum(int(own.counts.sum()) for own in traffic.hindsight.arrivals)
 
 
 def test_the_rest_of_a_window_is_planned_anew_under_its_floors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -347,6 +347,9 @@ def test_a_run_with_blind_seconds_is_not_held_against_a_simulation(call, write_c
     assert "against static" not in out
 
 
+WEIGHTS = {"vision": 1.0, "language": 1.0}
+
+
 class RealQueues(SimulatedQueues):
     """Stand for queues of requests that really are answered, or not."""
 
@@ -357,8 +360,13 @@ def test_what_became_of_real_requests_counts_whatever_the_driver_says(make_stand
     folders = [tmp_path / name for name in ("sound", "lost")]
     for folder in folders:
         folder.mkdir()
-    sound = ran(make_standin(A100_80), folders[0], (), RealQueues(2, jitter=None)).report
-    lost = ran(make_standin(A100_80), folders[1], [Fault(9.5, "lost", 10.0)], RealQueues(2, jitter=None)).report
+    sound = ran(make_standin(A100_80), folders[0], (), RealQueues(WEIGHTS, jitter=None)).report
+    lost = ran(
+        make_standin(A100_80),
+        folders[1],
+        [Fault(9.5, "lost", 10.0)],
+        RealQueues(WEIGHTS, jitter=None),
+    ).report
     assert len(lost.blind) == 1
     assert lost.blind_s == 0
     assert (sound.total, lost.total) != (None, None)

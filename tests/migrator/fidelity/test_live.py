@@ -77,7 +77,7 @@ def simulated(folder: Path, changes: Mapping[str, Any], alter: Callable[[Json], 
     with RunLog(folder / "simulated", config) as log:
         Loop(setting, simulated_parts(setting, traffic)).carry_out(log)
     events = [alter(record) for record in records.as_json(read_log(folder / "simulated"))]
-    requests = traffic.requests(setting.config.windows * setting.config.window_s)
+    requests = traffic.requests(0, round(setting.config.windows * setting.config.window_s))
     return written(
         folder / "live-run", config, events, [stream(own.tenant, own.slo_s, own.arrival_s.tolist()) for own in requests]
     )

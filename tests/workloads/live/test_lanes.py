@@ -17,7 +17,8 @@ from workloads.live.messages import Status
 from workloads.live.queues import TenantQueue
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.pool import Lane, PoolState, advance
-from workloads.serving.requests import Requests, Server
+from workloads.serving.requests import Requests
+from workloads.serving.servers import Server
 from workloads.traffic.luck import ServiceJitter
 
 FLAT = LatencyCurve((1, 100), (1.0, 1.0))

@@ -28,7 +28,8 @@ from workloads.live.messages import Status
 from workloads.live.queues import MOST_ATTEMPTS, TenantQueue
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
-from workloads.serving.requests import QueueState, Requests, Server
+from workloads.serving.requests import QueueState, Requests
+from workloads.serving.servers import Server
 from workloads.traffic.luck import ServiceJitter
 
 FLAT = LatencyCurve((1, 100), (1.0, 1.0))

@@ -33,7 +33,8 @@ from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
 from workloads.serving.pull import pull
 from workloads.serving.push import push
-from workloads.serving.requests import AccuracyTimeline, Dispatch, Outcomes, QueueState, Requests, Server, requests_of
+from workloads.serving.requests import Outcomes, QueueState, Requests, requests_of
+from workloads.serving.servers import AccuracyTimeline, Dispatch, Server
 from workloads.traffic.luck import ServiceJitter
 
 EACH = pytest.mark.parametrize("dispatch", Dispatch)

@@ -35,7 +35,8 @@ from workloads.profiles.latency import LatencyCurve
 from workloads.serving import advance as one_tenant
 from workloads.serving import pool
 from workloads.serving.pool import Lane, Piece, PoolState, TrainingJob
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
+from workloads.serving.requests import Outcomes, QueueState, Requests, requests_of
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter
 
 

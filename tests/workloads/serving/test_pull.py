@@ -31,7 +31,8 @@ from serving_cases import (
 from tests.seeds import examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
+from workloads.serving.requests import Outcomes, QueueState, Requests, requests_of
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter, Spread
 
 

@@ -28,7 +28,8 @@ from serving_cases import (
 from tests.seeds import examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
-from workloads.serving.requests import Dispatch, Outcomes, QueueState, Requests, Server
+from workloads.serving.requests import Outcomes, QueueState, Requests
+from workloads.serving.servers import Dispatch, Server
 from workloads.traffic.luck import JITTER_BLOCK, ServiceJitter, Spread
 
 PUSH = Dispatch.PUSH

@@ -9,7 +9,8 @@ import pytest
 from serving_cases import INF, TENANT, server
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.requests import AccuracyTimeline, Requests, requests_of
+from workloads.serving.requests import Requests, requests_of
+from workloads.serving.servers import AccuracyTimeline
 
 
 def test_luck_depends_on_seed_tenant_and_index_alone() -> None:

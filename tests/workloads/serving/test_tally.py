@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.seeds import examples
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.advance import advance
-from workloads.serving.requests import AccuracyTimeline, Outcomes, QueueState, Requests, Server, requests_of
+from workloads.serving.requests import Outcomes, QueueState, Requests, requests_of
+from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.serving.tally import SecondCounts, Tally, Totals, latency_percentile_ms, merge_histograms
 from workloads.traffic.luck import ServiceJitter
 

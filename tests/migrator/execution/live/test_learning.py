@@ -62,7 +62,7 @@ def models(site: Profilers, options: Sequence[Mapping[str, Any]] = ()) -> LiveMo
     tenants = [config.tenants[0].model_copy(update={"retraining": own}), config.tenants[1]]
     config = config.model_copy(update={"tenants": tenants})
     setting, traffic = assemble(config, "live-cpu.yaml")
-    requests = traffic.requests(config.windows * config.window_s)
+    requests = traffic.requests(0, round(config.windows * config.window_s))
     return LiveModels(setting.config, setting.tenants, site, requests, {}, aside)
 
 

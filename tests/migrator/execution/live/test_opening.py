@@ -41,11 +41,11 @@ class StandIn(Site):
 
 
 ARRIVAL_S = np.array([0.5, 1.0, 1.5, 2.0])
-ALL = (Requests("a", 0.5, ARRIVAL_S, np.zeros(4)), Requests("b", 0.5, ARRIVAL_S, np.zeros(4)))
+ALL = {name: Requests(name, 0.5, ARRIVAL_S, np.zeros(4)) for name in "ab"}
 
 
-def before(until_s: float) -> list[Requests]:
-    return [own.before(until_s) for own in ALL]
+def before(until_s: float) -> dict[str, Requests]:
+    return {name: own.before(until_s) for name, own in ALL.items()}
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def site(tmp_path: Path) -> StandIn:
 
 
 def test_each_status_is_counted_as_what_it_is(site: StandIn) -> None:
-    queues = LiveQueues(site, 2, 10.0)
+    queues = LiveQueues(site, "ab", 10.0)
     site.append(
         (0, 0, Status.IN_TIME, True, 0.6),
         (0, 1, Status.LATE, True, 1.9),
@@ -62,7 +62,7 @@ def test_each_status_is_counted_as_what_it_is(site: StandIn) -> None:
         (0, 3, Status.FAILED, False, 2.2),
         (1, 0, Status.IN_TIME, False, 0.7),
     )
-    first, second = queues.advance(before(3.0), {}, (), 3.0)
+    first, second = queues.advance(before(3.0), {}, {}, 3.0).values()
     assert first.index.tolist() == [0, 1, 2, 3]
     assert first.in_time.tolist() == [True, False, False, False]
     assert first.late.tolist() == [False, True, False, False]
@@ -72,58 +72,58 @@ def test_each_status_is_counted_as_what_it_is(site: StandIn) -> None:
 
 
 def test_the_head_is_the_oldest_of_which_nothing_is_known(site: StandIn) -> None:
-    queues = LiveQueues(site, 2, 10.0)
+    queues = LiveQueues(site, "ab", 10.0)
     site.append((0, 1, Status.IN_TIME, True, 1.1))
-    queues.advance(before(3.0), {}, (), 3.0)
-    assert [state.head for state in queues.states] == [0, 0]
+    queues.advance(before(3.0), {}, {}, 3.0)
+    assert [state.head for state in queues.states.values()] == [0, 0]
     site.append((0, 0, Status.IN_TIME, True, 1.2))
-    (outcomes, _) = queues.advance(before(3.0), {}, (), 3.1)
-    assert (outcomes.index.tolist(), queues.states[0].head, queues.now_s) == ([0], 2, 3.1)
+    outcomes = queues.advance(before(3.0), {}, {}, 3.1)["a"]
+    assert (outcomes.index.tolist(), queues.states["a"].head, queues.now_s) == ([0], 2, 3.1)
 
 
 def test_an_answer_is_kept_until_its_request_has_arrived_for_the_loop_too(site: StandIn) -> None:
-    queues = LiveQueues(site, 2, 10.0)
+    queues = LiveQueues(site, "ab", 10.0)
     site.append((0, 2, Status.IN_TIME, True, 1.6))
-    assert [len(one.index) for one in queues.advance(before(1.2), {}, (), 1.2)] == [0, 0]
-    assert [one.index.tolist() for one in queues.advance(before(1.8), {}, (), 1.8)] == [[2], []]
+    assert [len(one.index) for one in queues.advance(before(1.2), {}, {}, 1.2).values()] == [0, 0]
+    assert [one.index.tolist() for one in queues.advance(before(1.8), {}, {}, 1.8).values()] == [[2], []]
 
 
 def test_half_a_record_is_left_for_the_next_time(site: StandIn) -> None:
-    queues = LiveQueues(site, 2, 10.0)
+    queues = LiveQueues(site, "ab", 10.0)
     record = OUTCOME.pack(1, 3, STATUSES.index(Status.IN_TIME), 1, 2.1)
     site.outcomes.write_bytes(record[:7])
-    assert [len(one.index) for one in queues.advance(before(3.0), {}, (), 3.0)] == [0, 0]
+    assert [len(one.index) for one in queues.advance(before(3.0), {}, {}, 3.0).values()] == [0, 0]
     site.outcomes.write_bytes(record)
-    assert [one.index.tolist() for one in queues.advance(before(3.0), {}, (), 3.0)] == [[], [3]]
+    assert [one.index.tolist() for one in queues.advance(before(3.0), {}, {}, 3.0).values()] == [[], [3]]
 
 
 def test_a_run_that_goes_on_counts_from_its_first_request(site: StandIn) -> None:
-    queues = LiveQueues(site, 2, 10.0)
-    queues.begin(before(1.2), 1.2)
+    queues = LiveQueues(site, "ab", 10.0)
+    queues.begin({name: own.end for name, own in before(1.2).items()}, 1.2)
     site.append((0, 0, Status.IN_TIME, True, 1.6))  # the first that is sent
-    (outcomes, _) = queues.advance(before(3.0), {}, (), 3.0)
-    assert (outcomes.index.tolist(), queues.states[0].head) == ([2], 3)
+    outcomes = queues.advance(before(3.0), {}, {}, 3.0)["a"]
+    assert (outcomes.index.tolist(), queues.states["a"].head) == ([2], 3)
 
 
 def test_after_the_last_deadline_the_loop_waits_for_what_is_open_and_then_it_is_dropped(site: StandIn) -> None:
-    queues = LiveQueues(site, 2, end_s=2.5)
+    queues = LiveQueues(site, "ab", end_s=2.5)
     site.append(*((1, place, Status.IN_TIME, True, 2.2) for place in range(4)))
-    queues.advance(before(2.4), {}, (), 2.4)
-    assert [dict(state.busy_until) for state in queues.states] == [{}, {}]
-    queues.advance(before(3.0), {}, (), 2.6)
-    assert [dict(state.busy_until) for state in queues.states] == [{"answers": 2.6 + AGAIN_S}, {}]
+    queues.advance(before(2.4), {}, {}, 2.4)
+    assert [dict(state.busy_until) for state in queues.states.values()] == [{}, {}]
+    queues.advance(before(3.0), {}, {}, 2.6)
+    assert [dict(state.busy_until) for state in queues.states.values()] == [{"answers": 2.6 + AGAIN_S}, {}]
     assert site.n_dropped == 0
-    queues.advance(before(3.0), {}, (), 2.6 + GRACE_S)
+    queues.advance(before(3.0), {}, {}, 2.6 + GRACE_S)
     assert site.n_dropped == 1
     site.append(*((0, place, Status.DROPPED, False, 13.0) for place in range(4)))
-    queues.advance(before(3.0), {}, (), 13.0)
-    assert [dict(state.busy_until) for state in queues.states] == [{}, {}]
+    queues.advance(before(3.0), {}, {}, 13.0)
+    assert [dict(state.busy_until) for state in queues.states.values()] == [{}, {}]
 
 
 def test_what_nobody_answers_does_not_hold_up_the_end_for_ever(site: StandIn) -> None:
-    queues = LiveQueues(site, 2, end_s=2.5)
-    queues.advance(before(3.0), {}, (), 2.6 + 4 * GRACE_S)
-    assert [(dict(state.busy_until), state.head) for state in queues.states] == [({}, 4), ({}, 4)]
+    queues = LiveQueues(site, "ab", end_s=2.5)
+    queues.advance(before(3.0), {}, {}, 2.6 + 4 * GRACE_S)
+    assert [(dict(state.busy_until), state.head) for state in queues.states.values()] == [({}, 4), ({}, 4)]
 
 
 def test_members_too_large_for_every_instance_are_refused_before_anything_is_trained(tmp_path: Path) -> None:

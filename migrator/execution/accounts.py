@@ -1,0 +1,158 @@
+"""What became of a run's requests, kept behind one seam: the loop and what shares the GPU never see a request.
+
+:class:`QueueAccounts` counts requests that wait in queues, simulated ones or a live generator's. It draws them window
+by window and lets go of those that are settled, so that its memory does not grow with the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from migrator.execution.requests import Ledger, Queues
+from migrator.log.records import Queue
+from migrator.log.runlog import TIME_DIGITS
+from migrator.traffic import RecordedTraffic
+from workloads.arrays import FloatArray
+from workloads.serving.pool import Kernel, Lane, Piece, PoolState
+from workloads.serving.requests import QueueState, Requests
+from workloads.serving.servers import AccuracyTimeline, Server
+from workloads.serving.tally import SettledWindow, Totals
+from workloads.tenants import Tenant
+
+
+class _Kept:
+    """The requests that are not settled, by tenant, drawn a window at a time as time comes to them."""
+
+    def __init__(self, traffic: RecordedTraffic, window_s: int, from_s: int) -> None:
+        self._traffic, self._window_s, self._drawn_s = traffic, window_s, from_s
+        self._kept = {own.tenant: own for own in traffic.requests(from_s, from_s)}
+
+    def until(self, until_s: float) -> dict[str, Requests]:
+        """Those that arrived before; arrays are shared, not copied."""
+        while self._drawn_s < until_s and not self._traffic.is_over(self._drawn_s):
+            drawn = self._traffic.requests(self._drawn_s, self._drawn_s + self._window_s)
+            self._kept = {own.tenant: self._kept[own.tenant].then(own) for own in drawn}
+            self._drawn_s += self._window_s
+        return {name: own.before(until_s) for name, own in self._kept.items()}
+
+    def let_go(self, before_s: int) -> None:
+        """Forget those that arrived before."""
+        self._kept = {name: own.since(before_s) for name, own in self._kept.items()}
+
+
+class QueueAccounts:
+    """As :class:`migrator.execution.seams.Accounts`: queues, a ledger of what came out of them, and the requests.
+
+    Attributes:
+        are_real: Whether requests really were answered, or not.
+    """
+
+    def __init__(
+        self,
+        traffic: RecordedTraffic,
+        tenants: Sequence[Tenant],
+        window_s: float,
+        queues: Queues,
+        first_window: int = 0,
+    ) -> None:
+        """Requests that arrived before ``first_window`` are in no queue."""
+        self._queues, self.are_real = queues, queues.are_real
+        first_s = first_window * round(window_s)
+        self._kept = _Kept(traffic, round(window_s), first_s)
+        self._ledger = Ledger({tenant.name: tenant.slo_s for tenant in tenants}, window_s, first_window)
+        if first_window:
+            queues.begin({name: own.end for name, own in self._kept.until(first_s).items()}, first_s)
+
+    @property
+    def now_s(self) -> float:
+        """How far all queues have come."""
+        return self._queues.now_s
+
+    @property
+    def busy_until_s(self) -> Mapping[str, float]:
+        """By server id, when the batch in service ends, as far as known."""
+        return self._queues.busy_until_s
+
+    @property
+    def last_answer_s(self) -> float | None:
+        """When the last answer that is under way is there; ``None`` where none is."""
+        states = self._queues.states.values()
+        return max((state.busy_until[server] for state in states for server in state.batches), default=None)
+
+    @property
+    def totals(self) -> Totals:
+        """Everything resolved so far, all tenants together."""
+        return self._ledger.totals
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """By tenant, who waits, and until when servers are busy: what a resumed run begins with."""
+        return {name: _queue(state) for name, state in self._queues.states.items()}
+
+    def in_time_shares(self, window: int) -> Mapping[str, float]:
+        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any."""
+        return self._ledger.in_time_shares(window)
+
+    def others_shares(self, first_s: int, end_s: int) -> Mapping[str, FloatArray]:
+        """By tenant that shared lanes in these seconds, which part of them others had, ``(end_s − first_s,)``."""
+        return self._queues.others_shares(first_s, end_s)
+
+    def serve(
+        self,
+        servers: Mapping[str, Sequence[Server]],
+        accuracies: Mapping[str, AccuracyTimeline],
+        until_s: float,
+        lanes: Sequence[Lane] = (),
+        known_s: float = math.inf,
+    ) -> None:
+        """Serve all that arrives before ``until_s`` with what stands; of what comes later than ``known_s`` none counts.
+
+        ``servers`` are those that each tenant has alone, ``lanes`` those of pools.
+        """
+        requests = self._kept.until(until_s)
+        self._ledger.add(requests, self._queues.advance(requests, servers, accuracies, until_s, lanes), known_s)
+
+    def serve_by(
+        self, kernel: Kernel, state: PoolState, accuracies: Mapping[str, AccuracyTimeline], until_s: float
+    ) -> tuple[PoolState, Piece]:
+        """Serve all tenants together by this kernel, up to ``until_s`` or as far as it comes."""
+        requests = self._kept.until(until_s)
+        state, piece = self._queues.serve_by(kernel, state, requests, accuracies, until_s)
+        self._ledger.add(requests, dict(zip(requests, piece.outcomes, strict=True)))
+        return state, piece
+
+    def lose(self, tenant: str, server_ids: Iterable[str]) -> None:
+        """Count as dropped what the tenant's servers had in service: they died over it."""
+        state, requests = self._queues.states[tenant], self._kept.until(self.now_s)[tenant]
+        for server_id in server_ids:
+            self._ledger.lose(requests, state.in_service(server_id))
+
+    def leave_out(self, from_s: float, to_s: float) -> None:
+        """Count no request of these seconds: it is unknown what stood, or what answered."""
+        self._ledger.blind(from_s, to_s)
+
+    def know(self, known_s: float) -> None:
+        """Count what waited until it was known up to here what stood."""
+        self._ledger.know(self._kept.until(self.now_s), known_s)
+
+    def knows(self, until_s: float) -> bool:
+        """Whether all that arrived before is counted, or left out, as far as it is resolved."""
+        return self._ledger.knows(until_s)
+
+    def settled(self, through_window: int) -> list[SettledWindow]:
+        """The windows up to ``through_window`` that have become settled since last asked, in order."""
+        done = self._ledger.settled(through_window, self._kept.until(self.now_s), self._queues.states)
+        if done:
+            self._kept.let_go(self._ledger.settled_s)
+        return done
+
+
+def _queue(state: QueueState) -> Queue:
+    """How many wait, until when servers are busy, and how many batches there were."""
+    waiting = state.queues.values()
+    return Queue(
+        waiting=sum(map(len, waiting)) if waiting else state.tail - state.head,
+        busy_until_s={server_id: round(end_s, TIME_DIGITS) for server_id, end_s in sorted(state.busy_until.items())},
+        batches=state.n_batches,
+    )
