@@ -26,7 +26,8 @@ from migrator.console import warn_of
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.ahead import plan_through
 from migrator.execution.loop import View
-from migrator.execution.planning import PlannedWindow, Solving, require_plan
+from migrator.execution.planning import Solving, require_plan
+from migrator.execution.windows import PlannedWindow
 from migrator.inputs import assemble, untraced
 from migrator.log.changes import changes_in
 from migrator.log.records import WindowFinished

@@ -20,7 +20,7 @@ from benchmarks.paper.matches import ROOT
 from migrator.comparison import over_each_segment, simulated
 from migrator.config import Config, read_config
 from migrator.execution.loop import View
-from migrator.execution.planning import PlannedWindow
+from migrator.execution.windows import PlannedWindow
 from migrator.inputs import assemble
 from migrator.log.account import Account, accounts
 from migrator.log.runlog import ReadLog

@@ -16,7 +16,8 @@ from migrator.config import Config, files_in, read_config
 from migrator.console import output, print_json, progress, warn, warn_of
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.execution.ahead import Seen, plan_through
-from migrator.execution.planning import PlannedWindow, Solving, none_found, require_plan
+from migrator.execution.planning import Solving, none_found, require_plan
+from migrator.execution.windows import PlannedWindow
 from migrator.inputs import assemble
 from migrator.log.changes import with_overhead_of_run
 from migrator.log.records import Assumed, WindowStarted

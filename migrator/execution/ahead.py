@@ -14,10 +14,11 @@ from types import MappingProxyType
 
 from migrator.config import Config
 from migrator.estimates import as_estimated
-from migrator.execution.foresight import Foresight, Opening, observe
+from migrator.execution.foresight import Foresight, observe
 from migrator.execution.models import DIGITS, Accuracies, Lessons, TabledModels, outlooks
-from migrator.execution.planning import PlannedWindow, Solving, plan_window
+from migrator.execution.planning import Solving, plan_window
 from migrator.execution.posing import estimates_of
+from migrator.execution.windows import Opening, PlannedWindow, begun_s
 from migrator.log.records import Outlook
 from migrator.pools import as_shared
 from migrator.setting import Setting
@@ -28,11 +29,6 @@ from planner.plan import Lifetime, MigPlan
 from planner.policies.ours import Migrator
 from planner.problem import PhysicalState, Task
 from workloads.training import FULL, reached
-
-
-def begun_s(setting: Setting, window: int) -> float:
-    """The second at which a window's plan is begun: ``planner.planning_s``, or some steps more, before the window."""
-    return window * setting.config.window_s - setting.config.ahead_steps * setting.config.step_s
 
 
 def expected_opening(

@@ -25,7 +25,8 @@ from executor.mig import OwnedLayout, OwnedTransition, Placement, owned_transiti
 from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
 from migrator.execution import events
 from migrator.execution.changes import FULLY, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
-from migrator.execution.seams import Failed, Note, Ready, Workers
+from migrator.execution.happenings import Failed, Ready
+from migrator.execution.seams import Note, Workers
 from migrator.execution.watch import Watch
 from migrator.log.trouble import Blind
 from planner.problem import Owner, Task

@@ -21,12 +21,10 @@ from migrator import __version__
 from migrator.assumed import assumed_in
 from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
 from migrator.estimates import Estimate, estimate_of
-from migrator.execution.ahead import begun_s
 from migrator.execution.changes import ChangeOutcome, Made, Started, Stopped
-from migrator.execution.foresight import Opening
-from migrator.execution.planning import PlannedWindow, Replan
-from migrator.execution.seams import Asked, Ready, Trained
+from migrator.execution.happenings import Asked, Ready, Trained
 from migrator.execution.watch import NoAnswerError
+from migrator.execution.windows import Opening, PlannedWindow, Replan, begun_s
 from migrator.log import records
 from migrator.log.records import Kept, Wall
 from migrator.log.runlog import SCHEMA, TIME_DIGITS

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,50 +18,12 @@ from forecaster.seconds import BySeconds, steps_per_second
 from migrator.config import Config
 from migrator.errors import ConfigError
 from migrator.estimates import Estimate
-from migrator.log.records import ForecastFailed, Outlook
+from migrator.execution.windows import Opening
+from migrator.log.records import ForecastFailed
 from migrator.setting import Setting
 from migrator.traffic import Hindsight, Traffic, whole_seconds
-from planner.build import WarmUps
 from planner.plan import MigPlan
 from planner.problem import MOST_NUMBER
-
-
-@dataclass(frozen=True, eq=False)
-class Opening:
-    """What is seen when a window begins, or some steps before: nothing of what will come.
-
-    Attributes:
-        window: Its number.
-        past_rps: Arrival rates of the steps before that, oldest first, ``(n_history_steps, n_tenants)``.
-        accuracies: What the models in service give, by tenant; expected, where they are not measured yet.
-        plans: What was in force in the windows before, oldest first.
-        estimates: What is estimated of the retrainings, by tenant; ``None`` where the config says it.
-        warm_ups: What changes take, as the run has seen so far; ``None`` for documented times.
-        last_trained: By tenant, with which window's data its model was retrained last; ``None``: each with the last.
-        outlooks: What is expected of the models after the window, by tenant; ``None``: as if nothing was seen yet.
-        ahead_steps: Steps before the window's start at which it was seen; its plan is there as the window begins.
-        is_measured: Whether ``accuracies`` and ``estimates`` are the window's own.
-    """
-
-    window: int
-    past_rps: FloatArray
-    accuracies: tuple[float, ...]
-    plans: tuple[MigPlan, ...] = ()
-    estimates: Sequence[Estimate] | None = None
-    warm_ups: WarmUps | None = None
-    last_trained: tuple[int, ...] | None = None
-    outlooks: tuple[Outlook, ...] | None = None
-    ahead_steps: int = 0
-    is_measured: bool = True
-
-    @property
-    def trained_last(self) -> tuple[int, ...]:
-        """By tenant, with which window's data its model was retrained last."""
-        return self.last_trained or (self.window - 1,) * len(self.accuracies)
-
-    def measured(self, accuracies: Sequence[float], estimates: Sequence[Estimate] | None) -> Opening:
-        """The opening with what is measured in place of what was expected."""
-        return replace(self, accuracies=tuple(accuracies), estimates=estimates, is_measured=True)
 
 
 def observe(

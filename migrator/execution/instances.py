@@ -20,10 +20,21 @@ from forecaster.forecast import Forecast
 from migrator.execution import events
 from migrator.execution.applier import NEVER_S, Applier, Backend, Inline, Live
 from migrator.execution.changes import Change, ChangeOutcome, changes_of
-from migrator.execution.foresight import Opening
+from migrator.execution.happenings import (
+    Asked,
+    AsPromised,
+    Checkpointed,
+    Failed,
+    Finished,
+    Happened,
+    Happening,
+    PlannedAhead,
+    Ready,
+    Replanned,
+    Replanning,
+    Trained,
+)
 from migrator.execution.planning import (
-    PlannedWindow,
-    Replan,
     Solving,
     plan_rest,
     plan_window,
@@ -33,22 +44,8 @@ from migrator.execution.planning import (
     without_retrainings,
 )
 from migrator.execution.posing import Starts, posed, state_of
-from migrator.execution.seams import (
-    Accounts,
-    Asked,
-    AsPromised,
-    Checkpointed,
-    Failed,
-    Finished,
-    Happened,
-    Happening,
-    Note,
-    PlannedAhead,
-    Ready,
-    Replanned,
-    Replanning,
-    Trained,
-)
+from migrator.execution.seams import Accounts, Note
+from migrator.execution.windows import Opening, PlannedWindow, Replan
 from migrator.log import records
 from migrator.log.records import Kept
 from migrator.log.trouble import Blind

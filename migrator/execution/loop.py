@@ -20,14 +20,14 @@ from forecaster.forecast import Forecast
 from migrator.config import Config, config_yaml
 from migrator.errors import StoppedError
 from migrator.execution import events
-from migrator.execution.ahead import begun_s, expected_opening
-from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, Opening, observe, rates_before_step, seen_step
+from migrator.execution.ahead import expected_opening
+from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, observe, rates_before_step, seen_step
+from migrator.execution.happenings import Asked, Failed, Happened, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.models import Lessons, outlooks, timelines
 from migrator.execution.parts import Parts
-from migrator.execution.planning import PlannedWindow
 from migrator.execution.rolling import Rolling
-from migrator.execution.seams import Asked, Failed, Happened, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.watch import NoAnswerError
+from migrator.execution.windows import Opening, PlannedWindow, begun_s
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
 from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
 from migrator.log.trouble import Blind

@@ -16,12 +16,13 @@ from migrator.estimates import as_carried_out
 from migrator.execution.accounts import QueueAccounts
 from migrator.execution.applier import Backend
 from migrator.execution.foresight import Foresight, observe
+from migrator.execution.happenings import Trained
 from migrator.execution.instances import Instances, lead_s
 from migrator.execution.models import Models, TabledModels
 from migrator.execution.planning import Solving
 from migrator.execution.posing import posed
 from migrator.execution.requests import Queues, SimulatedQueues
-from migrator.execution.seams import Accounts, Sharing, Trained
+from migrator.execution.seams import Accounts, Sharing
 from migrator.log.records import RunFinished
 from migrator.pools import as_shared
 from migrator.setting import Setting

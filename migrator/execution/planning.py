@@ -7,7 +7,7 @@ the plan that a run executes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,15 +16,9 @@ from executor.compiled import working_s
 from forecaster.forecast import Forecast
 from forecaster.registry import HINDSIGHT
 from migrator.errors import InfeasibleError
-from migrator.execution.foresight import Opening, forecast_from
-from migrator.execution.posing import (
-    plan_from_step_of,
-    pools_terms,
-    posed,
-    posed_alone,
-    state_after,
-    warm_ups_of,
-)
+from migrator.execution.foresight import forecast_from
+from migrator.execution.posing import plan_from_step_of, pools_terms, posed, posed_alone, warm_ups_of
+from migrator.execution.windows import Opening, PlannedWindow, Replan
 from migrator.setting import Setting
 from planner.arrays import Floats
 from planner.budget import Budget, EngineOptions
@@ -32,7 +26,7 @@ from planner.build import PoolTerms, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
 from planner.floors import is_better, without_multipliers
 from planner.partition import Judged, Partition, choose, in_order
-from planner.plan import AnyCertificate, Lifetime, MigPlan, Status, next_epoch_step
+from planner.plan import Lifetime, MigPlan, Status
 from planner.policies.policy import Knows, Policy, Window
 from planner.problem import (
     Owner,
@@ -44,7 +38,7 @@ from planner.problem import (
 from planner.replan import remaining_plan, remaining_problem, without_hopeless_retrainings
 from planner.solve import solve
 from planner.unavailable import Unavailable
-from planner.verify import Rule, Verification, verify, with_proof
+from planner.verify import Rule, verify, with_proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,61 +66,6 @@ class Solving:
     as_published: bool = False
     must_meet_floors: bool = True
     arrived_rps: Callable[[float], Floats] | None = None
-
-
-@dataclass(frozen=True)
-class PlannedWindow:
-    """One window's forecast and plan.
-
-    Attributes:
-        window: Its number.
-        plan_from_step: First step that the plan covers; before it, while planning takes its time,
-            the old layout serves.
-        forecast: Of the whole window.
-        problem: Of the steps from ``plan_from_step`` on.
-        plan: The plan in force; one that changes nothing where the solve gave none. Where nothing stands yet, as in
-            window 0, and the solve's plan was refused: one fixed layout.
-        verification: What the independent checker says of the solve's plan; ``None`` where there is none.
-        rejected: The solve's plan where the checker refused it; it is not carried out.
-        pools: Those of its problem, with what they were posed by.
-        judged: The partitions that came into question for the window, where that was asked, the chosen one first.
-    """
-
-    window: int
-    plan_from_step: int
-    forecast: Forecast
-    problem: Problem
-    plan: MigPlan
-    verification: Verification | None
-    rejected: MigPlan | None = None
-    pools: tuple[PoolTerms, ...] = ()
-    judged: tuple[Judged, ...] = ()
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether ``plan`` is the solve's own, checked and valid."""
-        return self.verification is not None and self.rejected is None
-
-    @property
-    def retrained(self) -> dict[str, str]:
-        """By tenant whose retraining the plan ends within the window, the option by which that is done."""
-        runs = {tenant.name: tenant.options[0].name for tenant in self.problem.tenants if tenant.options}
-        return {
-            item.owner.tenant: item.option or runs[item.owner.tenant]
-            for item in self.plan.lifetimes
-            if item.owner.task is Task.RETRAINING
-        }
-
-    @property
-    def next_state(self) -> PhysicalState:
-        """What the plan leaves to the next window."""
-        return state_after(self.plan)
-
-    def with_lifetimes(self, lifetimes: Iterable[Lifetime]) -> PlannedWindow:
-        """The window as if its plan had these."""
-        own = tuple(lifetimes)
-        epoch_step = max(self.plan.next_epoch_step, next_epoch_step(self.problem, own, self.problem.n_steps))
-        return replace(self, plan=replace(self.plan, lifetimes=own, next_epoch_step=epoch_step))
 
 
 def plan_window(
@@ -221,35 +160,6 @@ def _pools(
             f"{setting.gpu.compute_slices}: no profile serves any of the pools that were looked at"
         )
     return chosen, judged
-
-
-@dataclass(frozen=True)
-class Replan:
-    """The rest of a window planned anew.
-
-    Attributes:
-        forecast: Of the window's steps from the moment on from which it was seen.
-        planned: What was answered; it covers the window's last steps.
-        running: What is left of the plan in force, with its worth by the new forecast as ``objective``; ``None`` where
-            it cannot be followed, or keeps the rules no more.
-        is_better: Whether the answer is worth more than going on: it lacks fewer requests of floors of in-time answers,
-            or as many and is worth more, or floors would cost too much by going on.
-        told: What is left of the certificate of the plan in force.
-    """
-
-    forecast: Forecast
-    planned: PlannedWindow
-    running: MigPlan | None
-    is_better: bool
-    told: AnyCertificate | None = None
-
-    @property
-    def gain(self) -> float | None:
-        """Expected goodput of the answer less that of going on, in requests; ``None`` where either is not known."""
-        objective = self.planned.plan.objective
-        if self.running is None or self.running.objective is None or objective is None:
-            return None
-        return objective - self.running.objective
 
 
 def plan_rest(

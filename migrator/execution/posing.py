@@ -19,8 +19,9 @@ from executor.mig import GpuModel, Placement
 from forecaster.forecast import Forecast
 from migrator.config import Config, FloorConfig
 from migrator.estimates import Estimate, as_estimated, estimate_of
-from migrator.execution.foresight import Opening, forecast_from
+from migrator.execution.foresight import forecast_from
 from migrator.execution.models import DIGITS, salvage_of, unseen
+from migrator.execution.windows import Opening
 from migrator.setting import Setting
 from planner.build import (
     TYPICAL_INSTANCES,
@@ -31,7 +32,6 @@ from planner.build import (
     pool_start_s,
     window_problem,
 )
-from planner.plan import MigPlan
 from planner.problem import (
     AttainmentFloor,
     HeldInstance,
@@ -325,22 +325,6 @@ def salvages_in(
 
 def _floor(config: FloorConfig | None) -> AttainmentFloor | None:
     return None if config is None else AttainmentFloor(config.share, Per(config.per))
-
-
-def state_after(plan: MigPlan) -> PhysicalState:
-    """What the plan leaves to the next window, in steps from that window's start.
-
-    Instances that outlive the window are held on, those still warming with the step from which
-    they serve. Retrainings end inside their window, so none is running.
-    """
-    outliving = [item for item in plan.lifetimes if item.end_step >= plan.n_steps and item.is_inference]
-    return PhysicalState(
-        held=tuple(
-            HeldInstance(item.placement, item.owner.tenant, max(0, item.serve_step - plan.n_steps), item.owner.others)
-            for item in outliving
-        ),
-        next_epoch_step=max(0, plan.next_epoch_step - plan.n_steps),
-    )
 
 
 def state_of(serving_from_s: Iterable[tuple[Placement, Owner, float]], start_s: float, step_s: float) -> PhysicalState:

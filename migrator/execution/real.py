@@ -26,9 +26,10 @@ from executor.opening import open_gpu
 from executor.reconcile import Outcome, Reconciler
 from migrator.config import GpuConfig
 from migrator.execution.applier import Backend
+from migrator.execution.happenings import Trained
 from migrator.execution.instances import lead_s
 from migrator.execution.parts import Joining, Parts, parts_on_instances, tenants_that_run
-from migrator.execution.seams import Trained, Workers
+from migrator.execution.seams import Workers
 from migrator.execution.simulated import SimWorkers
 from migrator.log.records import Change, Checkpoint, Finished, Resumed, WindowStarted
 from migrator.log.runlog import ReadLog

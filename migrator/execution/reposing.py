@@ -22,10 +22,11 @@ from forecaster.forecast import FloatArray, Forecast
 from migrator.config import Config
 from migrator.estimates import Estimate
 from migrator.execution import events
-from migrator.execution.ahead import Seen, begun_s, fallen
-from migrator.execution.foresight import Foresight, Opening, forecast_from, observe, rates_before_step, seen_step
+from migrator.execution.ahead import Seen, fallen
+from migrator.execution.foresight import Foresight, forecast_from, observe, rates_before_step, seen_step
 from migrator.execution.models import Accuracies, Lessons, TabledModels, outlooks, unseen, windows_ahead
 from migrator.execution.posing import estimates_in, plan_from_step_of, pools_terms, posed, shifted, terms_of
+from migrator.execution.windows import Opening, begun_s
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, TIME_DIGITS, ReadLog
 from migrator.setting import Setting

@@ -12,8 +12,8 @@ import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
 from migrator.config import Config
-from migrator.execution.planning import PlannedWindow
-from migrator.execution.seams import Asked, Failed, Trained
+from migrator.execution.happenings import Asked, Failed, Trained
+from migrator.execution.windows import PlannedWindow
 from migrator.log.records import Cause
 from migrator.traffic import Traffic, whole_seconds
 

@@ -22,10 +22,10 @@ import numpy as np
 from forecaster.forecast import FloatArray, Forecast
 from migrator.estimates import as_carried_out, service_factors
 from migrator.execution import events
-from migrator.execution.foresight import Opening
-from migrator.execution.planning import PlannedWindow
+from migrator.execution.happenings import Trained
 from migrator.execution.posing import estimates_in, salvages_in
-from migrator.execution.seams import Accounts, Note, Trained, WithoutInstances
+from migrator.execution.seams import Accounts, Note, WithoutInstances
+from migrator.execution.windows import Opening, PlannedWindow
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic
 from planner.errors import EngineError

@@ -23,6 +23,7 @@ from executor.sim import Faults, OthersInstance, SimGpu
 from migrator.execution.accounts import QueueAccounts
 from migrator.execution.applier import Backend
 from migrator.execution.changes import FULLY, Training
+from migrator.execution.happenings import Checkpointed, Failed, Finished, Happening, Ready
 from migrator.execution.parts import (
     Parts,
     jitter_of,
@@ -31,7 +32,6 @@ from migrator.execution.parts import (
     tabled_models,
     tenants_that_run,
 )
-from migrator.execution.seams import Checkpointed, Failed, Finished, Happening, Ready
 from migrator.execution.shares import Shares
 from migrator.execution.turns import Turns
 from migrator.pools import as_shared

@@ -19,8 +19,8 @@ import numpy as np
 from executor.mig import Placement
 from forecaster.forecast import FloatArray
 from migrator.execution.loop import Loop, View, log_of
-from migrator.execution.planning import PlannedWindow
 from migrator.execution.simulated import simulated_backend, simulated_parts
+from migrator.execution.windows import PlannedWindow
 from migrator.log.records import Finished, WindowFinished
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic

@@ -11,7 +11,7 @@ from executor.mig import OwnedLayout
 from migrator.config import Config
 from migrator.console import counted, escape
 from migrator.execution.loop import View
-from migrator.execution.planning import PlannedWindow
+from migrator.execution.windows import PlannedWindow
 from migrator.log.trouble import Blind
 from migrator.views.sentences import floors_in_words
 from migrator.views.strips import layout_strip

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from migrator.config import read_config
-from migrator.execution.foresight import Foresight, Opening, observe
+from migrator.execution.foresight import Foresight, observe
 from migrator.execution.parts import true_problems
-from migrator.execution.posing import posed, state_after
+from migrator.execution.posing import posed
+from migrator.execution.windows import Opening, state_after
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from migrator.execution.happenings import Asked
 from migrator.execution.instances import Instances
-from migrator.execution.seams import Asked
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, reason: Callable[[float], str | None]) -> None:

@@ -17,7 +17,7 @@ from executor.sim import Faults, SimGpu
 from migrator.execution import events
 from migrator.execution.applier import MAX_STARTS, STAYS_S, Applier, Backend, Live, Sight
 from migrator.execution.changes import Change, ChangeOutcome, Training
-from migrator.execution.seams import Happening, Ready
+from migrator.execution.happenings import Happening, Ready
 from migrator.log.records import Intent, Outcome, Record, Wall
 from planner.problem import Owner, Task
 from workloads.profiles.latency import LatencyCurve

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from migrator.config import config_yaml, validate_config
+from migrator.execution.happenings import Failed, Happening
 from migrator.execution.loop import Loop
-from migrator.execution.seams import Failed, Happening
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs import assemble
 from migrator.log import records as recorded

@@ -21,7 +21,7 @@ from executor.mig import GpuModel, OwnedLayout
 from executor.sim import SimGpu
 from migrator.execution.applier import Applier, Backend
 from migrator.execution.changes import Change, changes_of
-from migrator.execution.seams import Failed, Finished, Ready
+from migrator.execution.happenings import Failed, Finished, Ready
 from migrator.execution.simulated import SimWorkers
 from migrator.log.records import Record, Wall
 from planner.budget import Budget

@@ -12,9 +12,10 @@ import pytest
 from forecaster.registry import HINDSIGHT
 from migrator.config import validate_config
 from migrator.errors import ConfigError
-from migrator.execution.foresight import Foresight, Opening, observe
+from migrator.execution.foresight import Foresight, observe
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
+from migrator.execution.windows import Opening
 from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.report import report_of

@@ -8,7 +8,8 @@ import pytest
 from migrator.config import validate_config
 from migrator.errors import InfeasibleError
 from migrator.execution.ahead import plan_through
-from migrator.execution.planning import PlannedWindow, Solving, require_plan, with_begun, with_ends
+from migrator.execution.planning import Solving, require_plan, with_begun, with_ends
+from migrator.execution.windows import PlannedWindow
 from migrator.inputs import assemble
 from migrator.setting import Setting
 from migrator.traffic import RecordedTraffic

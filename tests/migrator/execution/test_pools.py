@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from migrator.config import validate_config
+from migrator.execution.happenings import Failed, Happening, Ready
 from migrator.execution.loop import Loop, log_of
 from migrator.execution.parts import jitter_of
 from migrator.execution.reposing import RunCheck
-from migrator.execution.seams import Failed, Happening, Ready
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs import assemble
 from migrator.log import records

@@ -8,7 +8,8 @@ from executor.catalogue import gpu_model
 from executor.mig import Placement
 from migrator.config import validate_config
 from migrator.execution.foresight import Foresight, observe
-from migrator.execution.posing import N_REMEMBERED, Starts, posed, shifted, state_after, state_of
+from migrator.execution.posing import N_REMEMBERED, Starts, posed, shifted, state_of
+from migrator.execution.windows import state_after
 from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.changes import changes_in

@@ -23,14 +23,15 @@ from forecaster.forecast import Forecast
 from migrator.config import config_yaml, validate_config
 from migrator.errors import ConfigError
 from migrator.execution import instances
-from migrator.execution.foresight import Foresight, Opening
+from migrator.execution.foresight import Foresight
+from migrator.execution.happenings import Trained
 from migrator.execution.instances import Instances
 from migrator.execution.loop import Loop, log_of
-from migrator.execution.planning import Replan, plan_rest
+from migrator.execution.planning import plan_rest
 from migrator.execution.reposing import CheckedPlan, RunCheck
 from migrator.execution.rolling import Rolling
-from migrator.execution.seams import Trained
 from migrator.execution.simulated import simulated_parts
+from migrator.execution.windows import Opening, Replan
 from migrator.inputs import assemble
 from migrator.log import records as recorded
 from migrator.log.records import Cause, Kept

@@ -9,7 +9,7 @@ from executor.clock import VirtualClock
 from executor.errors import InUseError
 from executor.gpu import GpuInstance
 from executor.sim import SimGpu
-from migrator.execution.seams import Finished, Happening, Ready
+from migrator.execution.happenings import Finished, Happening, Ready
 from migrator.execution.simulated import SimWorkers
 from planner.problem import Owner, Task
 from workloads.profiles.latency import LatencyCurve

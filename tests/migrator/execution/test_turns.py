@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from migrator.config import read_config
 from migrator.errors import ConfigError
 from migrator.estimates import service_factors
-from migrator.execution.seams import Trained
+from migrator.execution.happenings import Trained
 from migrator.execution.turns import Turns
 from migrator.inputs import assemble
 from migrator.log import records as recorded

@@ -15,8 +15,9 @@ import pytest
 from forecaster.forecast import Forecast
 from migrator.config import read_config, validate_config
 from migrator.execution.ahead import plan_through
-from migrator.execution.foresight import Foresight, Opening, observe
-from migrator.execution.planning import PlannedWindow, Solving, plan_window
+from migrator.execution.foresight import Foresight, observe
+from migrator.execution.planning import Solving, plan_window
+from migrator.execution.windows import Opening, PlannedWindow
 from migrator.fidelity.plans import Promise, WindowFidelity, expected_by_step, measured
 from migrator.inputs import assemble
 from migrator.log import records as recorded

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from executor.catalogue import gpu_model
 from executor.mig import OwnedLayout
-from migrator.execution.planning import PlannedWindow
+from migrator.execution.windows import PlannedWindow
 from migrator.views.progress import GridView, RunView
 from planner.problem import Owner, Task
 from tests.migrator.views.sweeps import sweep

@@ -14,7 +14,7 @@ from problems import physical_problem
 from strategies import Case, cases
 from windows import tenant, window
 
-from migrator.execution.posing import state_after
+from migrator.execution.windows import state_after
 from planner.budget import Budget
 from planner.engines.physical.held_sets import HeldSets
 from planner.plan import Lifetime, MigPlan, Status

@@ -20,7 +20,7 @@ from executor.mps import MpsGpu
 from executor.nvml import NvmlGpu
 from executor.zygote import Exited, Forked, Reached
 from migrator.execution.changes import FULLY, Training
-from migrator.execution.seams import Failed, Finished, Ready
+from migrator.execution.happenings import Failed, Finished, Ready
 from planner.problem import Owner, Task
 from tests.standin.cards import A100_40
 from tests.standin.fixtures import MakeStandIn
