@@ -23,10 +23,10 @@ from migrator.config import Config, config_yaml
 from migrator.console import escape, note, output, program, progress, warn, warn_of
 from migrator.errors import InfeasibleError, LiveError, MigratorError, StoppedError
 from migrator.execution import events
-from migrator.execution.instances import LATE_S
 from migrator.execution.loop import Loop, View
 from migrator.execution.parts import Joining, Parts
 from migrator.execution.real import RealGpu, real_gpu, real_parts
+from migrator.execution.replanning import LATE_S
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.watch import NoAnswerError
 from migrator.extras import lacking

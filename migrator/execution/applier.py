@@ -8,7 +8,6 @@ go is given back to the owner it was taken from; what is not in use, and what ot
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from executor.journal import Journal, Remembered
 from executor.mig import OwnedLayout, OwnedTransition, Placement, owned_transition
 from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
 from migrator.execution import events
-from migrator.execution.changes import FULLY, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
+from migrator.execution.changes import FULLY, NEVER_S, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
 from migrator.execution.happenings import Failed, Ready
 from migrator.execution.seams import Note, Workers
 from migrator.execution.watch import Watch
@@ -38,7 +37,6 @@ from workloads.tenants import Tenant
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NEVER_S = math.inf
 
 MAX_STARTS = 3
 """How often a serving worker is started in a row without getting ready; then its instance is left as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -13,6 +14,9 @@ from executor.reconcile import Undone
 from planner.plan import Lifetime, MigPlan
 from planner.problem import Owner, Problem, Task
 from workloads.training import FULL
+
+NEVER_S = math.inf
+"""When what does not happen happens."""
 
 
 @dataclass(frozen=True, slots=True)

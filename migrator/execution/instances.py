@@ -8,18 +8,17 @@ reason to plan the rest of the window anew.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, assert_never
 
 from executor.mig import OwnedLayout, memory_slices_in
 from forecaster.forecast import Forecast
 from migrator.execution import events
-from migrator.execution.applier import NEVER_S, Applier, Backend, Inline, Live
-from migrator.execution.changes import Change, ChangeOutcome, changes_of
+from migrator.execution.applier import Applier, Backend, Inline, Live
+from migrator.execution.changes import NEVER_S, Change, ChangeOutcome, changes_of
 from migrator.execution.happenings import (
     Asked,
     AsPromised,
@@ -44,6 +43,7 @@ from migrator.execution.planning import (
     without_retrainings,
 )
 from migrator.execution.posing import Starts, posed, state_of
+from migrator.execution.replanning import Following, Request, Schedule
 from migrator.execution.seams import Accounts, Note
 from migrator.execution.windows import Opening, PlannedWindow, Replan
 from migrator.log import records
@@ -60,15 +60,6 @@ from workloads.tenants import Tenant
 
 AnswerT = TypeVar("AnswerT")
 
-LATE_S = 0.5
-"""Seconds by which a change may begin late, on a clock that runs by itself, without having been held up."""
-
-LATE_ANSWER_S = 0.1
-"""How often a plan that there must be, and that is late, is looked for."""
-
-AGAIN_S = 10.0
-"""Seconds after which a plan is asked for again, where the plan in force cannot be followed and there was none."""
-
 
 def lead_s(setting: Setting) -> float:
     """Seconds, in whole steps, before its first window at which a run begins to put instances up."""
@@ -78,25 +69,6 @@ def lead_s(setting: Setting) -> float:
     n_sharing = max((len(pool) for pool in pools), default=1)
     longest_s = largest_warm_up_s(setting.gpu, setting.tenants, config.planner.switch_s, n_sharing)
     return steps_of(longest_s, config.step_s) * config.step_s
-
-
-@dataclass(frozen=True, eq=False)
-class _Request:
-    """A plan of the rest of a window that is being made, while the one in force is followed as far as it can be.
-
-    Attributes:
-        asked: What for.
-        asked_s: When that was.
-        n_steps: Of the rest.
-        from_s: From when on it counts; by then it should be there.
-        answer: What came of it, or why nothing did.
-    """
-
-    asked: Asked
-    asked_s: float
-    n_steps: int
-    from_s: float
-    answer: Future[Replan | PlannerError]
 
 
 class Instances:
@@ -134,22 +106,13 @@ class Instances:
         self._names = [tenant.name for tenant in setting.tenants]
         self._opening: Opening | None = None
         self._planned: PlannedWindow | None = None
-        self._due: deque[Change] = deque()
-        self._free_s = -NEVER_S
-        self._held_up: ChangeOutcome | None = None
+        self._schedule = Schedule(runs_by_itself=backend.clock.runs_by_itself)
+        self._following = Following()
         self._heard: Sequence[Happening] = ()
         self._unproven: list[Happening] = []
         self._window_end_s = 0.0
-        self._is_as_planned = True
-        self._is_late = False
-        self._slack_s = LATE_S if backend.clock.runs_by_itself else 0.0
-        self._changed_in, self._changed_s = 0, -NEVER_S
-        self._reasons: list[str] = []
-        self._again_s = -NEVER_S
         self._trained: set[Owner] = set()
         self._training_s: dict[Owner, float] = {}
-        self._request: _Request | None = None
-        self._last_answer: Future[Replan | PlannerError] | None = None
         # Where time passes by itself, the loop goes on while plans are made. One that there must be waits for no other.
         self._solves: Executor = ThreadPoolExecutor(2, "planner") if backend.clock.runs_by_itself else Inline()
         self._starts, self._first_s = Starts(setting.config, setting.gpu, setting.known_tenants), first_s
@@ -168,9 +131,7 @@ class Instances:
     @property
     def _why_replan(self) -> Asked | None:
         """Why the plan in force cannot be followed, or need not be, any more; ``None`` while a change is under way."""
-        if not self._reasons or self._is_out_of_force or self._applier.is_busy or self._accounts.now_s < self._again_s:
-            return None
-        return Asked("; ".join(self._reasons))
+        return None if self._applier.is_busy else self._following.why(self._accounts.now_s)
 
     @property
     def known_s(self) -> float:
@@ -195,7 +156,7 @@ class Instances:
     def plan_ahead(self, opening: Opening, forecast: Forecast) -> PlannedAhead | None:
         """Begin to plan the next window, from what the plan in force promises for its start."""
         running, unavailable = self._planned, self._unavailable
-        if running is None or self._reasons or self._is_out_of_force or not self._is_as_planned:
+        if running is None or self._following.reasons or not self._is_followed:
             return None
         opening, state = replace(opening, warm_ups=self._starts.warm_ups), running.next_state
 
@@ -233,11 +194,9 @@ class Instances:
     def wait(self, until_s: float) -> float:
         """The next change's moment, or that of what happens before it."""
         due_s = self._due_s()
-        if due_s > self._accounts.now_s or not self._applier.is_blocked(self._due[0]):
+        if due_s > self._accounts.now_s or not self._is_blocked:
             until_s = min(until_s, due_s)
-        if self._request is not None:
-            late_s = self._accounts.now_s + LATE_ANSWER_S
-            until_s = min(until_s, max(self._request.from_s, late_s) if self._is_out_of_force else self._request.from_s)
+        until_s = min(until_s, self._following.looks_s(self._accounts.now_s))
         self._heard = self._workers.happenings(min(until_s, self._applier.resumes_s))
         # A clock that runs by itself may have been woken before.
         return max(self._heard[0].at_s if self._heard else min(until_s, self._applier.now_s), self._accounts.now_s)
@@ -265,8 +224,8 @@ class Instances:
             self._end(self._applier.go_on(), note)
         yield from self._decide(now_s, note)
         # The clock may still be behind: before second 0, workers get ready while no request is served.
-        while min(now_s, self._applier.now_s) >= self._due_s() and not self._applier.is_blocked(self._due[0]):
-            self._make(self._due.popleft(), note)
+        while min(now_s, self._applier.now_s) >= self._due_s() and not self._is_blocked:
+            self._make(note)
         yield from self._look(note)
         if (asked := self._why_replan) is not None:
             yield asked
@@ -285,13 +244,14 @@ class Instances:
         planned, config = self._planned, self._setting.config
         # The clock may be ahead, while the driver worked. The changes of the step that begins now have been made.
         now_s = max(self._accounts.now_s, self._applier.now_s)
-        n_made = math.floor((now_s - self._plan_s) / config.step_s + 1e-9) + 1
+        plan_s = self._schedule.plan_s
+        n_made = math.floor((now_s - plan_s) / config.step_s + 1e-9) + 1
         # It is there when planning has taken its time.
         takes_s = config.planning_s if asked.must else config.replanning_s
         step = n_made + math.ceil(takes_s / config.step_s - 1e-9)
-        from_s = self._plan_s + step * config.step_s
+        from_s = plan_s + step * config.step_s
         if asked.must and step >= planned.problem.n_steps:
-            self._reasons = []  # the next window is planned from what stands
+            self._following.follow()  # the next window is planned from what stands
         if not 0 < step < planned.problem.n_steps or not self._can_replan(asked, from_s):
             return
         # Beyond what is made by now, a plan that cannot be followed begins nothing.
@@ -300,17 +260,14 @@ class Instances:
         if standing is None:
             return
         self._go_on(Kept.STRAYED if asked.must else Kept.OVERTAKEN, note)
-        if asked.must:
-            self._reasons = []
         unavailable = self._unavailable
 
         def answer() -> Replan:
             newest, how = forecast(), self._solving
             return plan_rest(self._setting, seen, so_far, newest, step, standing, how, unavailable, must=asked.must)
 
-        self._last_answer = self._submitted(answer)
         n_steps = planned.problem.n_steps - step
-        self._request = _Request(asked, self._accounts.now_s, n_steps, from_s, self._last_answer)
+        self._following.ask(Request(asked, self._accounts.now_s, n_steps, from_s, self._submitted(answer)))
         yield Replanning()
         if asked.must:
             yield from self._decide(now_s, note)
@@ -337,7 +294,8 @@ class Instances:
 
     def _is_promised_at(self, start_s: float) -> bool:
         """Whether what stands as the next window begins is what the plan in force promises for then."""
-        return self._is_as_planned and not self._due and not self._applier.needs_replan(start_s)
+        as_planned = self._following.is_as_planned and self._schedule.next is None
+        return as_planned and not self._applier.needs_replan(start_s)
 
     def _standing(self, start_s: float) -> PhysicalState:
         """What serves, or starts to; what would not go stays a while, unless a tenant has nothing to serve with."""
@@ -392,15 +350,21 @@ class Instances:
         late included.
         """
         if not asked.must:
-            is_late = self._last_answer is not None and not self._last_answer.done()
-            return not (self._reasons or self._is_out_of_force or self._applier.is_busy or is_late)
-        due = self._due[0] if self._due and self._due[0].planned_s < from_s else None
-        return self._held_up is None and (due is None or not self._applier.is_blocked(due))
+            own = self._following
+            return not (own.reasons or own.is_out_of_force or self._applier.is_busy or own.is_answering)
+        change = self._schedule.next
+        is_blocked = change is not None and change.planned_s < from_s and self._is_blocked
+        return self._schedule.held_up is None and not is_blocked
 
     @property
-    def _is_out_of_force(self) -> bool:
-        """Whether a plan is being made that must take the place of the one in force: nothing of that is done then."""
-        return self._request is not None and self._request.asked.must
+    def _is_followed(self) -> bool:
+        """Whether the GPU is as the plan in force has it, and none is being made that must take its place."""
+        return self._following.is_as_planned and not self._following.is_out_of_force
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether a retraining holds up the next change."""
+        return self._schedule.next is not None and self._applier.is_blocked(self._schedule.next)
 
     def _decide(self, now_s: float, note: Note) -> Iterator[Replanned]:
         """Take up the plan that was asked for, once it is there: at once if there must be one, else in its step.
@@ -408,7 +372,7 @@ class Instances:
         Raises:
             PlannerError: There must be one, and the policy cannot answer.
         """
-        request = self._request
+        request = self._following.request
         if request is None:
             return
         if request.asked.must:
@@ -417,9 +381,10 @@ class Instances:
         elif now_s >= request.from_s - 1e-9:
             yield from self._reconsidered(request, note)
 
-    def _replaced(self, request: _Request, note: Note) -> Replanned:
+    def _replaced(self, request: Request, note: Note) -> Replanned:
         """The plan that there must be, if there is one, is followed from now on."""
-        self._request, newer = None, self._reasons
+        self._following.take()
+        newer = self._following.reasons
         replan = request.answer.result()
         if isinstance(replan, PlannerError):
             raise replan
@@ -427,20 +392,19 @@ class Instances:
         if revised.is_planned:
             note(events.plan_revised(revised, asked.reason, request.asked_s))
             self._follow(revised, request.from_s)
-            self._is_as_planned = True
+            self._following.replaced(newer)
         else:
             note(events.not_revised(revised, asked.reason, request.asked_s))
-            newer, self._again_s = [asked.reason, *newer], self._accounts.now_s + AGAIN_S
+            self._following.unanswered(asked, newer, self._accounts.now_s)
             self._applier.reset_failures()
             if self._applier.has_idle:  # perhaps what is not in use goes now; a plan may find room then
-                self._due.appendleft(Change(self._applier.now_s, self._applier.layout, ()))
-                self._look_ahead()
-        self._reasons = newer
+                now_s = self._applier.now_s
+                self._schedule.put_first(Change(now_s, self._applier.layout, ()), now_s)
         return Replanned(asked, replan.forecast, revised)
 
-    def _reconsidered(self, request: _Request, note: Note) -> Iterator[Replanned]:
+    def _reconsidered(self, request: Request, note: Note) -> Iterator[Replanned]:
         """The plan that there may be is followed from now on, if it is there in time and is better."""
-        if self._reasons:
+        if self._following.reasons:
             self._go_on(Kept.STRAYED, note)
             return
         replan = request.answer.result() if request.answer.done() else None
@@ -457,7 +421,7 @@ class Instances:
             self._go_on(Kept.BETTER if replan.planned.is_planned else Kept.ALONE, note)
             yield Replanned(request.asked, replan.forecast, None)
         else:
-            self._request = None
+            self._following.take()
             fields = events.plan_changed(replan, request.asked, request.asked_s)
             note(fields, events.wall_of(replan.planned.plan))
             self._follow(replan.planned, request.from_s)
@@ -477,7 +441,7 @@ class Instances:
 
     def _go_on(self, why: Kept, note: Note, error: str | None = None) -> None:
         """Let the plan in force go on, if another is being made."""
-        pending, self._request = self._request, None
+        pending = self._following.take()
         if pending is None or pending.asked.must:
             return
         assert self._planned is not None
@@ -499,7 +463,7 @@ class Instances:
             end_s = training_from_s + self._training_s.get(owner, 0.0)
             if end_s < from_s:
                 end_s = from_s + max(step_s, self._accounts.now_s - end_s)
-            end_step = math.ceil((end_s - self._plan_s) / step_s - 1e-9)
+            end_step = math.ceil((end_s - self._schedule.plan_s) / step_s - 1e-9)
             ends[owner] = max(step + 1, min(end_step, planned.problem.n_steps))
         went = with_begun(planned, under_way, step)  # a change may be made before its step
         went = without_retrainings(went, self._not_retraining(planned, n_followed))
@@ -511,12 +475,12 @@ class Instances:
         A change that waits for a late retraining is not made by then; no plan knows of one of the last window's.
         """
         step_s = self._setting.config.step_s
-        standing, is_due = self._standing(from_s), bool(self._due) and self._due_s() < from_s
-        is_blocked = is_due and self._applier.is_blocked(self._due[0])
+        standing, is_due, held_up = self._standing(from_s), self._due_s() < from_s, self._schedule.held_up
+        is_blocked = is_due and self._is_blocked
         if is_blocked and self._applier.training_from_s(planned.window - 1):
             return None
         if is_due and not is_blocked:
-            if self._held_up is not None:
+            if held_up is not None:
                 return None
             ready = {(item.placement, name): item.serve_step for item in standing.held for name in item.members}
             promised = state_at(planned.problem, planned.plan, step)
@@ -529,9 +493,9 @@ class Instances:
             )
             epoch_step = max([promised.next_epoch_step, *(item.serve_step for item in held)])
             return replace(promised, held=held, next_epoch_step=epoch_step)
-        if self._held_up is None:
+        if held_up is None:
             return standing
-        epoch_s = self._held_up.begin_s + planned.problem.epoch_steps * step_s
+        epoch_s = held_up.begin_s + planned.problem.epoch_steps * step_s
         return replace(
             standing, next_epoch_step=max(standing.next_epoch_step, math.ceil((epoch_s - from_s) / step_s - 1e-9))
         )
@@ -544,31 +508,21 @@ class Instances:
 
     def _follow(self, planned: PlannedWindow, plan_s: float) -> None:
         """From now on carry this plan out; its step 0 is at ``plan_s``."""
-        self._planned, self._plan_s = planned, plan_s
-        step_s = self._setting.config.step_s
-        self._due = deque(changes_of(planned.plan, plan_s, step_s, self._checkpoints, planned.problem))
+        self._planned, step_s = planned, self._setting.config.step_s
+        changes = changes_of(planned.plan, plan_s, step_s, self._checkpoints, planned.problem)
+        self._schedule.follow(changes, plan_s, planned.problem.epoch_steps * step_s, self._applier.now_s)
         self._training_s |= {
             item.owner: (item.end_step - item.serve_step) * step_s
             for item in planned.plan.lifetimes
             if item.option is not None
         }
-        self._held_up, self._reasons = None, []
-        self._look_ahead()
-
-    def _look_ahead(self) -> None:
-        """From when on the next change is held up, if it does not begin: it is due and the driver is free."""
-        self._free_s = max(self._due[0].planned_s, self._applier.now_s) if self._due else -NEVER_S
+        self._following.follow()
 
     def _due_s(self) -> float:
         """When the next change may begin, if no retraining holds it up; in another window it may not."""
-        if not self._due or self._applier.is_busy or self._is_out_of_force:
+        if self._applier.is_busy or self._following.is_out_of_force:
             return NEVER_S
-        due_s = self._free_s
-        if self._held_up is not None:
-            assert self._planned is not None
-            epoch_s = self._planned.problem.epoch_steps * self._setting.config.step_s
-            distance_s = min(self._due[0].planned_s - self._held_up.planned_s, epoch_s)
-            due_s = max(due_s, self._held_up.begin_s + distance_s)
+        due_s = self._schedule.due_s
         return due_s if due_s < self._window_end_s else NEVER_S
 
     def _bring_forward(self, live: Live) -> None:
@@ -577,13 +531,10 @@ class Instances:
         It keeps its distance to the change before, and waits until its plan is there. Where the plan has it much later
         than now, it stays there.
         """
-        assert self._planned is not None
-        change, now_s = self._due[0] if self._due else None, self._accounts.now_s
+        change = self._schedule.next
         if change is None or change.layout.owner(live.placement) == live.owner or self._applier.is_blocked(change):
             return
-        epoch_s = self._planned.problem.epoch_steps * self._setting.config.step_s
-        if now_s < self._free_s <= now_s + epoch_s:
-            self._free_s = min(self._free_s, max(now_s, self._plan_s, self._changed_s + epoch_s))
+        self._schedule.bring_forward(self._accounts.now_s)
 
     def _bring_up(self, planned: PlannedWindow, window: int, note: Note) -> None:
         """Put the first layout up before the first window, so that it serves from its first second."""
@@ -591,15 +542,15 @@ class Instances:
         first = changes_of(planned.plan, start_s, step_s)[0]
         entries = [(placement, owner) for placement, owner in first.layout.entries if owner.task is Task.INFERENCE]
         change = Change(self._applier.now_s, OwnedLayout.of(entries), first.promised_s)
-        self._changed_in = window
+        self._schedule.changed_in = window
         self._end(self._applier.apply(change, window, self._accounts.busy_until_s, note), note)
 
-    def _make(self, change: Change, note: Note) -> None:
+    def _make(self, note: Note) -> None:
         """Carry the next change out, as far as it goes at once."""
         assert self._opening is not None
-        self._is_late = self._applier.now_s > self._free_s + self._slack_s
-        self._changed_in, self._changed_s = self._opening.window, self._applier.now_s
-        self._end(self._applier.apply(change, self._changed_in, self._accounts.busy_until_s, note), note)
+        window = self._opening.window
+        change = self._schedule.begin(window, self._applier.now_s)
+        self._end(self._applier.apply(change, window, self._accounts.busy_until_s, note), note)
 
     def _end(self, outcome: ChangeOutcome | None, note: Note) -> None:
         """Log a change that is over, and look at the one after it."""
@@ -607,16 +558,15 @@ class Instances:
             return
         self._tell(outcome, note)
         if outcome.news:
-            self._stray("; ".join(f"{item.placement}: {item}" for item in outcome.news))
-        self._held_up = outcome if self._is_late else None
-        self._look_ahead()
+            self._following.stray("; ".join(f"{item.placement}: {item}" for item in outcome.news))
+        self._schedule.end(outcome, self._applier.now_s)
 
     def _tell(self, outcome: ChangeOutcome, note: Note) -> None:
         """Log what a change has done, in the window in which it began; what died over its last batch is lost."""
         if not outcome.is_empty:
-            note(events.change(self._changed_in, outcome, self._applier.layout))
+            note(events.change(self._schedule.changed_in, outcome, self._applier.layout))
         for died in outcome.died:
-            note(events.failed(self._changed_in, died.started, died.at_s, died.reason, died.tenant))
+            note(events.failed(self._schedule.changed_in, died.started, died.at_s, died.reason, died.tenant))
         for died in outcome.died:
             self._accounts.lose(died.tenant, died.server_ids)
 
@@ -652,13 +602,7 @@ class Instances:
             note(events.change(self._opening.window, outcome, self._applier.layout))
         gone = [live.instance_id for live in sight.gone]
         note(events.others(self._opening.window, gone, sight.came, sight.left, self._applier.taken))
-        self._stray(str(sight))
-
-    def _stray(self, reason: str) -> None:
-        """From now on the GPU is not as the plan has it."""
-        self._is_as_planned = False
-        self._reasons.append(reason)
-        self._again_s = -NEVER_S
+        self._following.stray(str(sight))
 
     def _is_better(self, live: Live) -> bool:
         """Whether the retraining was expected to give more than what the window began with: so do its checkpoints."""

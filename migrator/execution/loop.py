@@ -8,6 +8,7 @@ begun.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -100,7 +101,8 @@ class Loop:
         self._rolling = Rolling(setting.config, parts.traffic, self._replan_every_s)
         before = () if parts.joins is None else parts.joins.trained
         self._trained = Lessons((one.tenant, one.window) for one in before if one.checkpoint is None)
-        self._plans: list[MigPlan] = []
+        recalls_all = isinstance(policy, Policy) and policy.recalls_all
+        self._plans = deque[MigPlan](maxlen=None if recalls_all else 2)
         self._served_s = parts.first_window * setting.config.window_s
         self._log: RunLog | None = None
         self._opening: Opening | None = None
@@ -191,7 +193,9 @@ class Loop:
         else:
             self._view.planning(window)
             accuracies = self._models.open(window)
-            opening = observe(self._setting, self._traffic, window, accuracies, self._plans, self._models.estimates)
+            opening = observe(
+                self._setting, self._traffic, window, accuracies, tuple(self._plans), self._models.estimates
+            )
             opening = replace(opening, last_trained=self._last_trained, outlooks=self._outlooks(window))
             forecast = self._foresight.forecast(opening)
             planned = self._sharing.plan(opening, forecast)
@@ -217,7 +221,7 @@ class Loop:
             self._models.accuracies,
             self._trained,
             self._accounts.in_time_shares(window - 1),
-            self._plans,
+            tuple(self._plans),
         )
         forecast = self._foresight.forecast(opening)
         taken = self._sharing.plan_ahead(opening, forecast)

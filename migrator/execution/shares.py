@@ -84,8 +84,8 @@ class _Part:
     known: _Points
     sensitivity: Sensitivity
     training_rates: Mapping[str, FloatArray]
-    could_serve: FloatArray
-    was_changing: FloatArray
+    could_serve: dict[int, FloatArray] = field(default_factory=dict)
+    was_changing: dict[int, FloatArray] = field(default_factory=dict)
     stage: RetrainingStage = RetrainingStage.NONE
     is_due: bool = False
     done: float = 0.0
@@ -143,8 +143,10 @@ class Shares(WithoutInstances):
             EngineError: The policy gives shares that cannot be.
         """
         self._window, self._accuracies, self._ahead_rps = opening.window, opening.accuracies, forecast.mean_rps
+        window_s = round(self._setting.config.window_s)
         for part, last in zip(self._parts, opening.trained_last, strict=True):
             part.done, part.trains_from_s, part.option = 0.0, math.inf, FULL
+            part.could_serve[opening.window], part.was_changing[opening.window] = np.zeros((2, window_s))
             part.is_due = part.tenant.must_retrain_in(opening.window, last)
             part.stage = RetrainingStage.WAITING if part.tenant.retrains_in(opening.window) else RetrainingStage.NONE
         self._shares = {owner: quanta for owner, quanta in self._shares.items() if owner.task is Task.INFERENCE}
@@ -199,12 +201,10 @@ class Shares(WithoutInstances):
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
         """What each tenant's processes could have served in the window's seconds, and missed while they restarted."""
-        window_s = round(self._setting.config.window_s)
-        seconds = slice(window * window_s, (window + 1) * window_s)
         return {
             part.tenant.name: {
-                "could_serve": part.could_serve[seconds].tolist(),
-                "changing": part.was_changing[seconds].tolist(),
+                "could_serve": part.could_serve.pop(window).tolist(),
+                "changing": part.was_changing.pop(window).tolist(),
             }
             for part in self._parts
         }
@@ -405,12 +405,12 @@ class Shares(WithoutInstances):
 
     def _count_service(self, from_s: float, until_s: float) -> None:
         """Add what could be served in this piece to its second."""
-        second = math.floor(from_s + _EPS_S)
+        second = math.floor(from_s + _EPS_S) - self._window * round(self._setting.config.window_s)
         for part in self._parts:
             rate_rps = self._now_point(part).rate_rps
             serving_s = max(0.0, until_s - max(from_s, part.serves_from_s))
-            part.could_serve[second] += rate_rps * serving_s
-            part.was_changing[second] += rate_rps * (until_s - from_s - serving_s)
+            part.could_serve[self._window][second] += rate_rps * serving_s
+            part.was_changing[self._window][second] += rate_rps * (until_s - from_s - serving_s)
 
 
 def _busy(load_rps: float, point: SharePoint) -> float:
@@ -421,7 +421,6 @@ def _busy(load_rps: float, point: SharePoint) -> float:
 def _parts(setting: Setting) -> list[_Part]:
     config, gpu = setting.config, setting.gpu
     profiles = setting.profiles
-    n_seconds = round(config.windows * config.window_s)
     shares = [quanta / QUANTA for quanta in range(QUANTA + 1)]
     parts = []
     for index, (tenant, entry) in enumerate(zip(setting.tenants, config.tenants, strict=True)):
@@ -440,8 +439,6 @@ def _parts(setting: Setting) -> list[_Part]:
                 sensitivity=sensitivity_of(entry.model),
                 training_rates={one.name: training_rates(gpu, one.time_s, shares) for one in options}
                 or {FULL: np.zeros(QUANTA + 1)},
-                could_serve=np.zeros(n_seconds),
-                was_changing=np.zeros(n_seconds),
             )
         )
     return parts

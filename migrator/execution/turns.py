@@ -74,7 +74,6 @@ class Turns(WithoutInstances):
         Raises:
             ConfigError: Nothing was measured of a tenant's model with one process and a batch that it may use.
         """
-        config = setting.config
         self._setting, self._policy, self._jitter = setting, policy, jitter
         self._whole = max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices)).name
         self._measured = _measured(setting, self._whole, joint=policy.has_joint_turns)
@@ -83,7 +82,8 @@ class Turns(WithoutInstances):
         self._lane = Lane(_GPU, ())
         self._worths: list[float] = []
         self._batches: list[Batches] = []
-        self._alone_rps = np.zeros((len(setting.tenants), round(config.windows * config.window_s)))
+        self._before_s = [0.0] * len(setting.tenants)  # of batches that are forgotten
+        self._alone_rps: dict[int, FloatArray] = {}  # by window, of each tenant had it the GPU alone
         self._ending: deque[Trained] = deque()
 
     @property
@@ -107,7 +107,6 @@ class Turns(WithoutInstances):
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
         """Set batch limits and retrainings for the window."""
         config, slowdown = self._setting.config, self._policy.slowdown
-        start_s = opening.window * config.window_s
         tenants = self._tenants(opening, forecast)
         course = self._policy.course(tenants, config.window_s)
         self._course = course
@@ -115,9 +114,8 @@ class Turns(WithoutInstances):
         served = zip(names, self._measured, course.limits, strict=True)
         self._lane = Lane(_GPU, tuple(_server(name, own, limit, slowdown) for name, own, limit in served))
         self._worths = [worth for worth, *_ in course.worth]
-        seconds = slice(round(start_s), round(start_s + config.window_s))
         full_s = [own.serving_s[limit] * slowdown for own, limit in zip(self._measured, course.limits, strict=True)]
-        self._alone_rps[:, seconds] = (np.array(course.limits) / full_s)[:, None]
+        self._alone_rps[opening.window] = np.array(course.limits) / full_s
         self._add_jobs(opening.window, tenants, course)
 
     def wait(self, until_s: float) -> float:
@@ -162,13 +160,24 @@ class Turns(WithoutInstances):
         """
         window_s = round(self._setting.config.window_s)
         first, last = window * window_s, (window + 1) * window_s
-        busy = np.stack([_busy_share(self._batches, index, first, last) for index in range(len(self._measured))])
+        busy = np.stack(
+            [_busy_share(self._batches, index, first, last, before_s) for index, before_s in enumerate(self._before_s)]
+        )
         beside_others = np.maximum(0.0, 1.0 - (busy.sum(axis=0) - busy))
-        serving = self._alone_rps[:, first:last] * beside_others
+        serving = self._alone_rps.pop(window)[:, None] * beside_others
+        self._forget(last)
         return {
             tenant.name: {"could_serve": serving[index].tolist(), "changing": [0.0] * window_s}
             for index, tenant in enumerate(self._setting.tenants)
         }
+
+    def _forget(self, before_s: int) -> None:
+        """Keep of pieces whose batches all ended before only how long they took, by tenant."""
+        over = [own for own in self._batches if own.end_s.max(initial=-math.inf) <= before_s]
+        self._batches = [own for own in self._batches if own.end_s.max(initial=-math.inf) > before_s]
+        for index, so_far_s in enumerate(self._before_s):
+            begin_s, end_s = _batches_of(over, index)
+            self._before_s[index] = float(np.cumsum(np.concatenate([[so_far_s], end_s - begin_s]))[-1])
 
     def _tenants(self, opening: Opening, forecast: Forecast) -> list[TurnTenant]:
         """What the policy is told."""
@@ -323,9 +332,14 @@ def _server(name: str, measured: _Measured, limit: int, slowdown: float) -> Serv
     return Server(name, _GPU, 0.0, math.inf, LatencyCurve(tuple(points), tuple(points.values())), limit)
 
 
-def _busy_share(pieces: Sequence[Batches], tenant_index: int, first: int, last: int) -> FloatArray:
+def _busy_share(pieces: Sequence[Batches], tenant_index: int, first: int, last: int, before_s: float) -> FloatArray:
     """Which share of each second from ``first`` to ``last`` the GPU spends on the tenant's batches."""
+    return busy_shares(*_batches_of(pieces, tenant_index), first, last, before_s)
+
+
+def _batches_of(pieces: Sequence[Batches], tenant_index: int) -> tuple[FloatArray, FloatArray]:
+    """When the tenant's batches begin and end."""
     own = [piece.tenant_index == tenant_index for piece in pieces]
     begin_s = np.concatenate([[], *(piece.begin_s[mask] for piece, mask in zip(pieces, own, strict=True))])
     end_s = np.concatenate([[], *(piece.end_s[mask] for piece, mask in zip(pieces, own, strict=True))])
-    return busy_shares(begin_s, end_s, first, last)
+    return begin_s, end_s

@@ -78,7 +78,8 @@ class Window:
         budget: What an engine may spend.
         past_rps: Arrival rates of the steps before the plan was begun, oldest first, ``(n_past, n_tenants)``; where the
             policy knows the ``PAST``, of those before the problem's first.
-        plans: What was in force in the windows before, oldest first.
+        plans: What was in force in the last two windows before, oldest first; in all of them where the policy
+            ``recalls_all``.
         as_published: Whether the policy forecasts and switches as its source does. Otherwise it does both as
             ``migrator`` does, so that only its decisions differ.
         running: What is left of the plan in force, where the rest of a window is planned anew; else ``None``.
@@ -147,6 +148,11 @@ class Policy(AnyPolicy):
 
         Where a plan cannot be followed any more, every policy is asked anew.
         """
+        return False
+
+    @property
+    def recalls_all(self) -> bool:
+        """Whether it is told of the plans of all windows before, so that they are kept for as long as a run lasts."""
         return False
 
     def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (most policies plan window by window)

@@ -220,13 +220,17 @@ class Batches:
             array.setflags(write=False)
 
 
-def busy_shares(begin_s: FloatArray, end_s: FloatArray, first_s: int, last_s: int) -> FloatArray:
-    """Which share of each second from ``first_s`` to ``last_s`` lies within batches that follow one another."""
+def busy_shares(begin_s: FloatArray, end_s: FloatArray, first_s: int, last_s: int, before_s: float = 0.0) -> FloatArray:
+    """Which share of each second from ``first_s`` to ``last_s`` lies within batches that follow one another.
+
+    ``before_s`` are the seconds of batches before these, so that sums are rounded as if all were given.
+    """
     if not begin_s.size:
         return np.zeros(last_s - first_s)
     # Busy seconds so far: level between batches, rising in them.
     moments_s = np.stack([begin_s, end_s], axis=1).ravel()
-    so_far_s = np.cumsum(np.stack([np.zeros_like(begin_s), end_s - begin_s], axis=1).ravel())
+    lasts_s = np.stack([np.zeros_like(begin_s), end_s - begin_s], axis=1).ravel()
+    so_far_s = np.cumsum(np.concatenate([[before_s], lasts_s[1:]]))
     shares: FloatArray = np.diff(np.interp(np.arange(first_s, last_s + 1.0), moments_s, so_far_s))
     return shares
 

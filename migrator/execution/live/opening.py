@@ -28,7 +28,7 @@ from migrator.console import warn
 from migrator.errors import ConfigError
 from migrator.execution.instances import lead_s
 from migrator.execution.live.learning import LiveModels, Served, options_of
-from migrator.execution.live.site import LiveClock, Site
+from migrator.execution.live.site import TOTALS, LiveClock, Site
 from migrator.execution.live.workers import LiveWorkers
 from migrator.execution.parts import Joining, Parts, parts_on_instances
 from migrator.execution.real import RealGpu
@@ -43,7 +43,7 @@ from workloads.errors import LearningError, WorkloadError
 from workloads.learning.datasets import BENCHMARKS
 from workloads.learning.models import libraries
 from workloads.live.generator import OUTCOME, STATUSES
-from workloads.live.messages import Counts, Status
+from workloads.live.messages import Status
 from workloads.live.model import factory
 from workloads.serving.pool import Lane
 from workloads.serving.requests import Outcomes, QueueState, Requests
@@ -229,7 +229,8 @@ def live_parts(
         workers = LiveWorkers(site, real.gpu, clock, models, tenants, setting.config.window_s, run)
 
         def begin() -> None:
-            site.open(clock, [tenant.name for tenant in setting.tenants], door, setting.turn_cost)
+            kept_s = 2 * setting.config.window_s + 2 * longest_s + GRACE_S
+            site.open(clock, [tenant.name for tenant in setting.tenants], door, setting.turn_cost, kept_s)
             machine.begin()
 
         parts = parts_on_instances(
@@ -255,7 +256,7 @@ def _ending(site: Site, setting: Setting, workers: LiveWorkers, machine: _Machin
             tenant.name: LiveRequests(
                 sent=replayed["sent"].get(tenant.name, 0),
                 **{status.value: replayed["answers"][tenant.name].get(status.value, 0) for status in Status},
-                dispatcher=_totals(site, tenant.name),
+                dispatcher=Dispatched(**{name: site.totals[tenant.name][name] for name in TOTALS}),
             )
             for tenant in setting.tenants
         },
@@ -375,12 +376,6 @@ def _mind_short_slos(setting: Setting, gpu: DriverGpu) -> None:
             if not gpu.shares.is_coarse:
                 raise ConfigError(said)
             warn(f"{said}; what comes of it says little")
-
-
-def _totals(site: Site, tenant: str) -> Dispatched:
-    """The dispatcher's own sums; requests of others, as by the front door, are among them."""
-    own: list[Counts] = [counts for (name, _), counts in site.counts.items() if name == tenant]
-    return Dispatched(**{key: sum(getattr(counts, key) for counts in own) for key in Dispatched.__struct_fields__})
 
 
 class _Machine:

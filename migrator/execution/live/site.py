@@ -11,6 +11,7 @@ import math
 import os
 import select
 import subprocess
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -26,6 +27,7 @@ from executor.messages import as_text
 from executor.zygote import Event, Exited, Zygote, ZygoteError
 from migrator.console import note
 from migrator.errors import LiveError
+from migrator.log.records import Dispatched
 from workloads.errors import LearningError
 from workloads.learning.profiler import Found, found_in
 from workloads.live import dispatcher
@@ -53,6 +55,9 @@ from workloads.live.wire import CONTROLLER, WORKERS, Peer, private_folder
 IMPORTS = ("workloads.live.worker", "workloads.learning.profiler", "workloads.learning.warm")
 """What the warm process imports: all that workers and trainers of every model need."""
 
+
+TOTALS = Dispatched.__struct_fields__
+"""What of :class:`workloads.live.messages.Counts` adds up over seconds."""
 
 FINISH_S = 10.0
 """The dispatcher's last word is waited for no longer than this."""
@@ -129,7 +134,7 @@ class Site:
     Attributes:
         folder: Sockets, weights, requests and what processes print.
         zygote: The warm process.
-        counts: By tenant and second, the dispatcher's latest word.
+        totals: By tenant, the dispatcher's sums of :data:`TOTALS`.
         url: Where the front door is, once it is open.
     """
 
@@ -141,7 +146,9 @@ class Site:
             ZygoteError: This is not the main thread.
         """
         self.folder = private_folder(folder)
-        self.counts: dict[tuple[str, int], Counts] = {}
+        self.totals = defaultdict[str, Counter[str]](Counter)
+        self._counts: dict[tuple[str, int], Counts] = {}  # of the last seconds, the dispatcher's latest word
+        self._kept_s, self._newest_s = math.inf, 0
         self.url: str | None = None
         self._later: list[Received] = []
         self._poller = zmq.Poller()
@@ -235,12 +242,21 @@ class Site:
         write_streams(self._requests, streams)
         make_new(self.outcomes)
 
-    def open(self, clock: LiveClock, tenants: Sequence[str], door: str | None = None, turn_cost: float = 0.0) -> None:
+    def open(
+        self,
+        clock: LiveClock,
+        tenants: Sequence[str],
+        door: str | None = None,
+        turn_cost: float = 0.0,
+        kept_s: float = math.inf,
+    ) -> None:
         """Begin to take requests, and to send them when the clock says so.
 
         ``door`` is the JSON of a :class:`workloads.live.front_door.Setup`, where clients from outside may ask, too;
-        ``turn_cost`` is what a turn in a shared lane costs.
+        ``turn_cost`` is what a turn in a shared lane costs. What became of requests that arrived ``kept_s`` ago does
+        not change any more.
         """
+        self._kept_s = kept_s
         self._clock, self._door_setup = clock, door
         self._poller.register(clock.woken, zmq.POLLIN)
         self._peer = Peer(self.folder, WORKERS, CONTROLLER, TO_CONTROLLER)
@@ -350,6 +366,19 @@ class Site:
             raise LiveError(f"the dispatcher has ended before the run; see {self.log}")
         return found
 
+    def _add(self, counts: Counts) -> None:
+        """Add up the word on a second, in place of the one before; on old seconds all has been said."""
+        key, since_s = (counts.tenant, counts.second), self._newest_s - self._kept_s
+        if counts.second < since_s:
+            return
+        before, own = self._counts.get(key), self.totals[counts.tenant]
+        for name in TOTALS:
+            own[name] += getattr(counts, name) - (0 if before is None else getattr(before, name))
+        self._counts[key] = counts
+        if counts.second > self._newest_s:
+            self._newest_s = counts.second
+            self._counts = {one: word for one, word in self._counts.items() if one[1] >= self._newest_s - self._kept_s}
+
     def _await_door(self, door: IO[bytes]) -> None:
         """Say where it is, once it is open."""
         if select.select([door], [], [], 0.0)[0]:
@@ -366,7 +395,7 @@ class Site:
         for message in messages:
             match message:
                 case Counts():
-                    self.counts[message.tenant, message.second] = message
+                    self._add(message)
                 case Finished():
                     self._has_finished = True
                 case Changed() | Hung() | Loaded() | NotDone() | Heartbeat():

@@ -60,6 +60,11 @@ class MigratorPaper(Policy):
     traits: Traits = AS_GIVEN
     pre_initialises: bool = True
 
+    @property
+    def recalls_all(self) -> bool:
+        """It looks for the last window that had warm-up."""
+        return True
+
     def plan(self, window: Window) -> MigPlan:
         """The paper's plan of the window as hardware can carry it out."""
         started_s = working_s()
