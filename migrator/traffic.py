@@ -82,6 +82,11 @@ class Hindsight:
 
     arrivals: tuple[Arrivals, ...]
 
+    @property
+    def arrival_s(self) -> tuple[FloatArray, ...]:
+        """All times of the run, drawn at once, by tenant."""
+        return tuple(own.times_s for own in self.arrivals)
+
     def rates_rps(self, start_s: float, step_s: float, n_steps: int) -> FloatArray:
         """Requests a second in the steps from ``start_s`` on, by each request's own time, ``(n_steps, n_tenants)``."""
         edges_s: FloatArray = start_s + step_s * np.arange(n_steps + 1, dtype=np.float64)

@@ -7,8 +7,9 @@ by window and lets go of those that are settled, so that its memory does not gro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
+from migrator.errors import MigratorError
 from migrator.execution.requests import Ledger, Queues
 from migrator.log.records import Queue
 from migrator.log.runlog import TIME_DIGITS
@@ -28,11 +29,21 @@ class _Kept:
         self._traffic, self._window_s, self._drawn_s = traffic, window_s, from_s
         self._kept = {own.tenant: own for own in traffic.requests(from_s, from_s)}
 
+    def change(self, traffic: RecordedTraffic, tenants: Container[str], now_s: float, from_s: int) -> None:
+        """Other tenants have requests from now on; ``from_s`` is the first second that is kept."""
+        own = {name: kept if name in tenants else kept.before(now_s) for name, kept in self._kept.items()}
+        drawn = (one for one in traffic.requests(from_s, self._drawn_s) if one.tenant not in own)
+        self._traffic, self._kept = traffic, own | {one.tenant: one.since(now_s) for one in drawn}
+
+    def leave(self, tenant: str) -> None:
+        """Forget the requests of a tenant that is gone."""
+        del self._kept[tenant]
+
     def until(self, until_s: float) -> dict[str, Requests]:
         """Those that arrived before; arrays are shared, not copied."""
         while self._drawn_s < until_s and not self._traffic.is_over(self._drawn_s):
             drawn = self._traffic.requests(self._drawn_s, self._drawn_s + self._window_s)
-            self._kept = {own.tenant: self._kept[own.tenant].then(own) for own in drawn}
+            self._kept |= {own.tenant: self._kept[own.tenant].then(own) for own in drawn}
             self._drawn_s += self._window_s
         return {name: own.before(until_s) for name, own in self._kept.items()}
 
@@ -60,6 +71,7 @@ class QueueAccounts:
         self._queues, self.are_real = queues, queues.are_real
         first_s = first_window * round(window_s)
         self._kept = _Kept(traffic, round(window_s), first_s)
+        self._window_s, self._tenants = round(window_s), [tenant.name for tenant in tenants]
         self._ledger = Ledger({tenant.name: tenant.slo_s for tenant in tenants}, window_s, first_window)
         if first_window:
             queues.begin({name: own.end for name, own in self._kept.until(first_s).items()}, first_s)
@@ -145,7 +157,31 @@ class QueueAccounts:
         done = self._ledger.settled(through_window, self._kept.until(self.now_s), self._queues.states)
         if done:
             self._kept.let_go(self._ledger.settled_s)
+            self._let_go()
         return done
+
+    def change_tenants(self, tenants: Sequence[Tenant], traffic: RecordedTraffic) -> None:
+        """These are the tenants from now on: who comes has requests from here on, who goes has none any more."""
+        now_s, there = self.now_s, self._queues.states
+        names = [tenant.name for tenant in tenants]
+        if again := [name for name in names if name in there and name not in self._tenants]:
+            raise MigratorError(f"{again[0]} left, and comes again before its last window is settled")
+        self._kept.change(traffic, names, now_s, self._ledger.settled_s)
+        first = self._kept.until(math.inf)
+        for tenant in tenants:
+            if tenant.name not in there:
+                self._queues.join(tenant.name, tenant.weight, first[tenant.name].first)
+                self._ledger.join(tenant.name, tenant.slo_s, math.floor(now_s / self._window_s))
+        self._tenants = names
+
+    def _let_go(self) -> None:
+        """Forget who has gone, once all windows that they were in are settled."""
+        for name, state in self._queues.states.items():
+            is_gone = name not in self._tenants and state.head == state.tail and not state.batches
+            if is_gone and not len(self._kept.until(math.inf)[name]):
+                self._queues.leave(name)
+                self._ledger.leave(name)
+                self._kept.leave(name)
 
 
 def _queue(state: QueueState) -> Queue:

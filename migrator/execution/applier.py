@@ -412,6 +412,12 @@ class Applier:
         """Whether a change is in progress, or what stands is not known: after one, or while the driver is silent."""
         return self._doing is not None or self._must_look or self._watch.is_blind
 
+    def change_tenants(self, tenants: Mapping[str, Tenant], joint_servings: JointServings | None) -> None:
+        """These are the tenants from now on; what others hold is theirs until a change takes it away."""
+        self._tenants = {**self._tenants, **tenants}
+        self._workers.change_tenants(tenants)
+        self._joint_servings = joint_servings or self._joint_servings
+
     @property
     def known_s(self) -> float:
         """Up to then is known what stood, but for the blind seconds told."""

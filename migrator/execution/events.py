@@ -100,10 +100,19 @@ def run_started(
         turns_by=turns_by,
         repeatable=time_limit_s is None and not is_real,
         assumed=assumed_in(setting, sharing, policy, is_planned=is_planned),
-        tenants=tuple(
-            _tenant(tenant, origin, entry.min_slo_attainment)
-            for tenant, origin, entry in zip(setting.tenants, origins, config.tenants, strict=True)
-        ),
+        tenants=_tenants(setting, origins),
+    )
+
+
+def tenants_changed(setting: Setting, origins: Sequence[Origin], window: int) -> records.TenantsChanged:
+    """Who the tenants are from now on."""
+    return records.TenantsChanged(window=window, tenants=_tenants(setting, origins))
+
+
+def _tenants(setting: Setting, origins: Sequence[Origin]) -> tuple[records.Tenant, ...]:
+    return tuple(
+        _tenant(tenant, origin, entry.min_slo_attainment)
+        for tenant, origin, entry in zip(setting.tenants, origins, setting.config.tenants, strict=True)
     )
 
 

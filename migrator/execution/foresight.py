@@ -109,6 +109,11 @@ class Foresight:
         self.failures: deque[ForecastFailed] = deque()
         self._last: tuple[int, int, Forecast] | None = None
 
+    def change_tenants(self, setting: Setting, traffic: Traffic) -> None:
+        """These are the tenants from now on, and their arrivals."""
+        self._setting, self._last = setting, None
+        self._hindsight = None if self._hindsight is None else traffic.hindsight
+
     def forecast(self, opening: Opening, from_step: int = 0) -> Forecast:
         """What planning knows of the window's arrivals from a step on, which ``opening.past_rps`` ends with.
 

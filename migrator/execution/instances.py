@@ -42,9 +42,10 @@ from migrator.execution.planning import (
     with_ends,
     without_retrainings,
 )
-from migrator.execution.posing import Starts, posed, state_of
+from migrator.execution.posing import Starts, posed, state_of, tenants_that_run
 from migrator.execution.replanning import Following, Request, Schedule
 from migrator.execution.seams import Accounts, Note
+from migrator.execution.tenancies import state_of_those, with_tenants
 from migrator.execution.windows import Opening, PlannedWindow, Replan
 from migrator.log import records
 from migrator.log.records import Kept
@@ -175,6 +176,20 @@ class Instances:
 
         return as_promised
 
+    def change_tenants(self, setting: Setting, opening: Opening | None, forecast: Forecast | None) -> None:
+        """These are the tenants from now on; inside a window its rest must be planned anew."""
+        before, tenants = set(self._names), tenants_that_run(setting)
+        self._setting, self._names = setting, [*tenants]
+        self._applier.change_tenants(tenants, setting.joint_servings)
+        self._starts.change_tenants(setting.gpu, setting.known_tenants)
+        self._checkpoints |= {name: tuple(part for part, _ in own.checkpoints) for name, own in tenants.items()}
+        said = [*(f"{name} has come" for name in self._names if name not in before)]
+        said += [f"{name} has gone" for name in sorted(before - tenants.keys())]
+        self._following.stray("; ".join(said) or "tenants have changed")
+        if opening is not None and forecast is not None and self._planned is not None:
+            self._opening = opening
+            self._planned = with_tenants(setting, opening, self._planned, forecast)
+
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
         """Take up the window's plan; its first layout stands before second 0."""
         assert planned is not None
@@ -300,7 +315,7 @@ class Instances:
     def _standing(self, start_s: float) -> PhysicalState:
         """What serves, or starts to; what would not go stays a while, unless a tenant has nothing to serve with."""
         step_s = self._setting.config.step_s
-        state = state_of(self._applier.serving_from_s, start_s, step_s)
+        state = state_of_those(state_of(self._applier.serving_from_s, start_s, step_s), self._names)
         if {name for item in state.held for name in item.members} != set(self._names):
             held = tuple(replace(item, serve_step=0) for item in state.held)  # what starts is not waited for
             return replace(state, held=held, next_epoch_step=0)

@@ -27,11 +27,13 @@ from migrator.execution.happenings import Asked, Failed, Happened, PlannedAhead,
 from migrator.execution.models import Lessons, outlooks, timelines
 from migrator.execution.parts import Parts
 from migrator.execution.rolling import Rolling
+from migrator.execution.tenancies import reopened
 from migrator.execution.watch import NoAnswerError
 from migrator.execution.windows import Opening, PlannedWindow, begun_s
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
 from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
 from migrator.log.trouble import Blind
+from migrator.pools import as_shared
 from migrator.setting import Setting
 from migrator.signals import Interruption
 from planner.plan import MigPlan
@@ -174,6 +176,8 @@ class Loop:
         n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
         first_window = self._parts.first_window
         for window in range(first_window, n_windows):
+            if window > first_window and self._tenancy_s <= window * window_s:
+                self._change_tenants(window)
             opening, forecast, planned = self._first if window == first_window else self._planned(window)
             self._apply(opening, forecast, planned)
             self._serve_until((window + 1) * window_s, window)
@@ -292,18 +296,47 @@ class Loop:
             self._opening = None
         while self._served_s < end_s:
             self._interruption.check()
-            due_s = min(self._next_s(), self._served_s + self._piece_s, end_s)
+            due_s = min(self._next_s(), self._served_s + self._piece_s, max(self._tenancy_s, self._served_s), end_s)
             until_s = self._sharing.wait(due_s)
             self._served_s = self._sharing.serve(self._accounts, timelines(self._models), until_s)
             self._measure()
             for happened in self._sharing.act(self._served_s, self._note):
                 self._happened(happened)
             if window is not None:
+                if self._tenancy_s <= self._served_s < end_s:
+                    self._change_tenants(window)
                 if self._served_s < end_s:
                     self._plan_ahead(window + 1)
                 self._replan(self._rolling.asks(self._served_s))
                 self._tell_failed_forecasts()
             self._count(self._sharing.known_s)
+
+    @property
+    def _tenancy_s(self) -> float:
+        """When the set of tenants changes next, as far as that is known; never where it is not."""
+        return self._parts.coming[0].from_s if self._parts.coming else inf
+
+    def _change_tenants(self, window: int) -> None:
+        """From now on the tenants are others; a window that is under way is planned anew.
+
+        Raises:
+            MigratorError: Tenants cannot come and go here.
+        """
+        tenancy = self._parts.coming.popleft()
+        tenancy = replace(tenancy, setting=as_shared(tenancy.setting, self._parts.policy))
+        before, config, step = self._setting, self._setting.config, 0
+        self._setting, self._traffic, self._ahead = tenancy.setting, tenancy.traffic, None
+        self._models.change_tenants(tenancy.setting.tenants, window, self._served_s)
+        self._accounts.change_tenants(tenancy.setting.tenants, tenancy.traffic)
+        self._foresight.change_tenants(tenancy.setting, tenancy.traffic)
+        self._rolling.change_tenants(tenancy.setting.config, tenancy.traffic)
+        self._note(events.tenants_changed(tenancy.setting, tenancy.traffic.origins, window))
+        opening, forecast = None, None
+        if self._served_s > window * config.window_s and self._opening is not None:
+            step = seen_step(config, window, self._served_s)
+            opening = reopened(self._opening, before, tenancy, self._models, self._trained, step)
+            self._opening, forecast = opening, self._foresight.forecast(opening, step)
+        self._sharing.change_tenants(tenancy.setting, opening, forecast)
 
     def _next_s(self) -> float:
         """When to look next, should nothing happen before: to plan anew, to plan ahead, or for what was measured."""

@@ -8,6 +8,7 @@ models have lost so far, and in which windows a tenant may be retrained stands i
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -134,6 +135,13 @@ class Models(Protocol):
     def estimates(self) -> Sequence[Estimate] | None:
         """Of the window that was opened last, what was estimated of its retrainings by tenant; ``None``: by config."""
 
+    def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
+        """These are the tenants from now on; who comes has the model that is given for the window.
+
+        Raises:
+            MigratorError: Nothing is known of the model of who comes.
+        """
+
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, by tenant, once that is known."""
 
@@ -170,25 +178,34 @@ class TabledModels:
     estimates = None
 
     def __init__(self, tenants: Sequence[Tenant], window_s: float) -> None:
-        self._tenants = tenants
-        self._index = {tenant.name: index for index, tenant in enumerate(tenants)}
+        self._tenants = {tenant.name: tenant for tenant in tenants}
         self._window_s = window_s
-        self._learned = [_Learned() for _ in tenants]
-        self._opened: dict[int, tuple[float, ...]] = {}
+        self._learned = defaultdict[str, _Learned](_Learned)
+        self._opened: dict[int, dict[str, float]] = {}
         self.accuracies = {tenant.name: Accuracies() for tenant in tenants}
+
+    def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
+        """Who comes counts as retrained before the window."""
+        for tenant in tenants:
+            if tenant.name not in self._tenants:
+                self._learned[tenant.name] = _Learned(window - 1)
+                accuracy = accuracy_at_start(tenant, window, window - 1)
+                self.accuracies[tenant.name] = Accuracies({now_s: accuracy})
+                self._opened.setdefault(window, {})[tenant.name] = accuracy
+        self._tenants = {tenant.name: tenant for tenant in tenants}
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, by tenant."""
-        found = tuple(
-            accuracy_at_start(tenant, window, learned.window, learned.gave)
-            for tenant, learned in zip(self._tenants, self._learned, strict=True)
-        )
-        for own, accuracy in zip(self.accuracies.values(), found, strict=True):
-            own.note(window * self._window_s, accuracy)
-            own.forget(window, self._window_s)
+        found = {
+            name: accuracy_at_start(tenant, window, self._learned[name].window, self._learned[name].gave)
+            for name, tenant in self._tenants.items()
+        }
+        for name, accuracy in found.items():
+            self.accuracies[name].note(window * self._window_s, accuracy)
+            self.accuracies[name].forget(window, self._window_s)
         self._opened[window] = found
         self._opened.pop(window - LASTING, None)
-        return found
+        return tuple(found.values())
 
     def opened(self, window: int) -> tuple[float, ...]:
         """The same: it is known at once."""
@@ -202,29 +219,28 @@ class TabledModels:
         A checkpoint is named by the part of the retraining that it comes after. It is served only where it is better
         than what is served.
         """
-        index = self._index[tenant]
-        gave = self._gave(index, window, option, checkpoint)
+        own = self._tenants[tenant]
+        gave = self._gave(own, window, option, checkpoint)
         at_window = int(at_s // self._window_s)
         if at_window != window:
-            accuracy = accuracy_at_start(self._tenants[index], at_window, window, gave)
+            accuracy = accuracy_at_start(own, at_window, window, gave)
         else:
-            accuracy = self._tenants[index].accuracy_in(window).after if gave is None else gave
+            accuracy = own.accuracy_in(window).after if gave is None else gave
         if checkpoint is not None and accuracy <= (served := self.accuracies[tenant].timeline.at(at_s)):
             return served
-        if window >= self._learned[index].window:
-            self._learned[index] = _Learned(window, gave)
+        if window >= self._learned[tenant].window:
+            self._learned[tenant] = _Learned(window, gave)
         self.accuracies[tenant].note(at_s, accuracy)
         return accuracy
 
-    def _gave(self, index: int, window: int, option: str, checkpoint: float | None) -> float | None:
+    def _gave(self, tenant: Tenant, window: int, option: str, checkpoint: float | None) -> float | None:
         """What the retraining comes to in its own window; ``None`` for what the config says of it."""
-        tenant = self._tenants[index]
         gain = 1.0 if option == FULL else tenant.option(option).gain
         if checkpoint is not None:
             gain *= dict(tenant.checkpoints)[checkpoint]
         if gain == 1 and option == FULL:
             return None
-        return reached(self._opened[window][index], tenant.accuracy_in(window).after, gain)
+        return reached(self._opened[window][tenant.name], tenant.accuracy_in(window).after, gain)
 
 
 HORIZON = 3

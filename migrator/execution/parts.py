@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 from migrator.errors import InfeasibleError
-from migrator.estimates import as_carried_out
 from migrator.execution.accounts import QueueAccounts
 from migrator.execution.applier import Backend
 from migrator.execution.foresight import Foresight, observe
@@ -20,9 +20,10 @@ from migrator.execution.happenings import Trained
 from migrator.execution.instances import Instances, lead_s
 from migrator.execution.models import Models, TabledModels
 from migrator.execution.planning import Solving
-from migrator.execution.posing import posed
+from migrator.execution.posing import posed, tenants_that_run
 from migrator.execution.requests import Queues, SimulatedQueues
 from migrator.execution.seams import Accounts, Sharing
+from migrator.execution.tenancies import Tenancy
 from migrator.log.records import RunFinished
 from migrator.pools import as_shared
 from migrator.setting import Setting
@@ -32,7 +33,7 @@ from planner.feasibility import infeasibility
 from planner.policies.policy import AnyPolicy, Knows, Policy
 from planner.problem import Problem
 from workloads.serving.servers import Dispatch
-from workloads.tenants import Tenant, accuracy_at_start
+from workloads.tenants import accuracy_at_start
 from workloads.traffic.luck import ServiceJitter, service_jitter
 
 
@@ -75,6 +76,7 @@ class Parts:
         ending: Ends what only this run has, and says what is known then; ``None`` where there is nothing of the kind.
         joins: Where a run that was cut off is joined again; ``None`` for a new one.
         time_limit_s: Wall seconds for a plan, beside the config's work. With one, another run may come out otherwise.
+        coming: Tenancies that are to begin, by when; a source may add some while the run goes on.
         turns_by: By what the processes of a pool's members take turns in an instance; only where they are real.
     """
 
@@ -88,6 +90,7 @@ class Parts:
     joins: Joining | None = None
     time_limit_s: float | None = None
     turns_by: str | None = None
+    coming: deque[Tenancy] = field(default_factory=deque)
 
     @property
     def first_window(self) -> int:
@@ -174,12 +177,6 @@ def tabled_models(setting: Setting, joins: Joining | None = None) -> TabledModel
             if window * window_s <= one.at_s < (window + 1) * window_s:
                 models.trained(one.tenant, one.window, one.at_s, one.option, one.checkpoint)
     return models
-
-
-def tenants_that_run(setting: Setting) -> dict[str, Tenant]:
-    """The tenants by name as they are, their retrainings as long as they take."""
-    errors = setting.config.estimates
-    return {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}
 
 
 def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, ...]:

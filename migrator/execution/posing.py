@@ -18,7 +18,7 @@ import numpy as np
 from executor.mig import GpuModel, Placement
 from forecaster.forecast import Forecast
 from migrator.config import Config, FloorConfig
-from migrator.estimates import Estimate, as_estimated, estimate_of
+from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of
 from migrator.execution.foresight import forecast_from
 from migrator.execution.models import DIGITS, salvage_of, unseen
 from migrator.execution.windows import Opening
@@ -76,6 +76,11 @@ class Starts:
         self._calls_s: deque[float] = deque(maxlen=N_REMEMBERED)
         self._starts_s: defaultdict[Owner, deque[float]] = defaultdict(remembered)
         self._totals_s: defaultdict[Owner, deque[float]] = defaultdict(remembered)
+
+    def change_tenants(self, gpu: GpuModel, tenants: Sequence[Tenant]) -> None:
+        """These are the tenants from now on; what starts have taken is remembered by name."""
+        self._tenants, self._names = tenants, [tenant.name for tenant in tenants]
+        self._documented = [documented_warm_ups(gpu, tenants, n) for n in DOCUMENTED]
 
     def add(self, owner: Owner, calls_s: float, start_s: float) -> None:
         """One more: its instance stood ``calls_s`` after its change began, and was ready ``start_s`` after that."""
@@ -350,3 +355,9 @@ def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
         ),
         next_epoch_step=max(0, state.next_epoch_step - n_steps),
     )
+
+
+def tenants_that_run(setting: Setting) -> dict[str, Tenant]:
+    """The tenants by name as they are, their retrainings as long as they take."""
+    errors = setting.config.estimates
+    return {tenant.name: as_carried_out(errors, setting.gpu, tenant) for tenant in setting.tenants}

@@ -28,7 +28,8 @@ from migrator.config import GpuConfig
 from migrator.execution.applier import Backend
 from migrator.execution.happenings import Trained
 from migrator.execution.instances import lead_s
-from migrator.execution.parts import Joining, Parts, parts_on_instances, tenants_that_run
+from migrator.execution.parts import Joining, Parts, parts_on_instances
+from migrator.execution.posing import tenants_that_run
 from migrator.execution.seams import Workers
 from migrator.execution.simulated import SimWorkers
 from migrator.log.records import Change, Checkpoint, Finished, Resumed, WindowStarted

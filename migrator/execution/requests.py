@@ -35,6 +35,15 @@ class Queues(ABC):
         """Begin at a later second; so many requests arrived before it, and are in no queue."""
         self._states = {name: QueueState(head=n, tail=n, now_s=start_s) for name, n in n_before.items()}
 
+    def join(self, tenant: str, weight: float, n_before: int) -> None:
+        """A tenant comes, of whose requests so many arrived before and are in no queue."""
+        del weight
+        self._states[tenant] = QueueState(head=n_before, tail=n_before, now_s=self.now_s)
+
+    def leave(self, tenant: str) -> None:
+        """Forget a tenant, all of whose requests are resolved and answered."""
+        del self._states[tenant]
+
     @property
     def states(self) -> Mapping[str, QueueState]:
         """How each queue stands."""
@@ -152,6 +161,11 @@ class SimulatedQueues(Queues):
         self._turns: dict[str, str] = {}  # by lane, whose turn it was last
         self._taken: list[_Turns] = []
 
+    def join(self, tenant: str, weight: float, n_before: int) -> None:
+        """A tenant comes, whose right answers are worth ``weight``."""
+        super().join(tenant, weight, n_before)
+        self._weights[tenant] = weight
+
     def advance(
         self,
         requests: Mapping[str, Requests],
@@ -262,6 +276,20 @@ class Ledger:
         self._counted_s = np.inf
         self._blind: list[tuple[int, int]] = []
 
+    def join(self, tenant: str, slo_s: float, window: int) -> None:
+        """A tenant comes in this window."""
+        self._names.append(tenant)
+        self._longest_s = max(self._longest_s, slo_s)
+        self._waiting[tenant] = Outcomes.all_dropped(np.empty(0, np.int64))
+        for number, tallies in self._tallies.items():
+            if number >= window:
+                tallies.setdefault(tenant, self._tally(tenant, number))
+
+    def leave(self, tenant: str) -> None:
+        """Count nothing any more of a tenant that is gone, in windows that are not begun."""
+        self._names.remove(tenant)
+        del self._waiting[tenant]
+
     @property
     def settled_s(self) -> int:
         """All requests that arrived before are settled."""
@@ -325,7 +353,8 @@ class Ledger:
         arrival_s = requests.arrival_s[outcomes.index - requests.first]
         is_counted = ~np.isin(outcomes.index, waiting.index) & ~self._is_blind(arrival_s)
         for tallies in self._tallies.values():
-            tallies[name].lose(requests, outcomes.where(is_counted))
+            if name in tallies:
+                tallies[name].lose(requests, outcomes.where(is_counted))
 
     def _count(self, own: Requests, found: Outcomes) -> None:
         if found.index.size:
@@ -377,9 +406,11 @@ class Ledger:
     def _tallies_of(self, window: int) -> dict[str, Tally]:
         """The window's, by tenant; a quiet window has them too."""
         if window not in self._tallies:
-            start_s = window * self._window_s
-            self._tallies[window] = {name: Tally(name, self._window_s, start_s) for name in self._names}
+            self._tallies[window] = {name: self._tally(name, window) for name in self._names}
         return self._tallies[window]
+
+    def _tally(self, tenant: str, window: int) -> Tally:
+        return Tally(tenant, self._window_s, window * self._window_s)
 
 
 def _together(first: Outcomes, second: Outcomes) -> Outcomes:

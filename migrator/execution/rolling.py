@@ -49,6 +49,12 @@ class Rolling:
         self.follow(planned)
         self.set_forecast(forecast)
 
+    def change_tenants(self, config: Config, traffic: Traffic) -> None:
+        """These are the tenants from now on; nothing was expected of their arrivals yet."""
+        self._config, self._traffic, self._band = config, traffic, None
+        self._names = [tenant.name for tenant in config.tenants]
+        self._end_s = {name: end_s for name, end_s in self._end_s.items() if name in self._names}
+
     def follow(self, planned: PlannedWindow) -> None:
         """This plan is in force from now on: its retrainings are to end when it says."""
         config, self._window = self._config, planned.window

@@ -15,16 +15,20 @@ from typing import Protocol
 from executor.gpu import GpuInstance
 from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
+from migrator.errors import MigratorError
 from migrator.execution.changes import Training
 from migrator.execution.happenings import Asked, Failed, Happened, Happening, PlannedAhead, Replanned, Replanning
 from migrator.execution.windows import Opening, PlannedWindow
 from migrator.log.records import Queue, Record, Wall
+from migrator.setting import Setting
+from migrator.traffic import RecordedTraffic
 from planner.problem import Owner
 from workloads.arrays import FloatArray
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.pool import Kernel, Lane, Piece, PoolState
 from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.serving.tally import SettledWindow, Totals
+from workloads.tenants import Tenant
 
 
 class Workers(Protocol):
@@ -46,6 +50,9 @@ class Workers(Protocol):
 
         ``owner`` is one tenant's task, also in an instance of a pool; ``joint`` is how it is served in such a one.
         """
+
+    def change_tenants(self, tenants: Mapping[str, Tenant]) -> None:
+        """Workers of these may be started from now on, too."""
 
     def drain(self, instance_id: str, tenant: str) -> float:
         """The worker is about to be stopped and takes no further work; when it is done with what it has."""
@@ -123,6 +130,12 @@ class Accounts(Protocol):
     def lose(self, tenant: str, server_ids: Iterable[str]) -> None:
         """Count as dropped what the tenant's servers had in service: they died over it."""
 
+    def change_tenants(self, tenants: Sequence[Tenant], traffic: RecordedTraffic) -> None:
+        """These are the tenants from now on: who comes has requests from here on, who goes has none any more.
+
+        What waits of who goes is still served, dropped or counted as lost.
+        """
+
     def leave_out(self, from_s: float, to_s: float) -> None:
         """Count no request of these seconds: it is unknown what stood, or what answered."""
 
@@ -181,6 +194,15 @@ class Sharing(Protocol):
         The caller that asked for it asks for no plan that there may be until then.
         """
 
+    def change_tenants(self, setting: Setting, opening: Opening | None, forecast: Forecast | None) -> None:
+        """These are the tenants from now on.
+
+        Inside a window, of whose rest ``opening`` and ``forecast`` are, that asks for another plan which must be.
+
+        Raises:
+            MigratorError: Tenants cannot come and go with this way to share.
+        """
+
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:
         """Take up the window; before window 0, have everything in place first."""
 
@@ -236,6 +258,15 @@ class WithoutInstances:
         """Never: there is no plan."""
         del seen, forecast, asked, note
         return ()
+
+    def change_tenants(self, setting: Setting, opening: Opening | None, forecast: Forecast | None) -> None:
+        """Never: shares and turns are of the tenants that a run begins with.
+
+        Raises:
+            MigratorError: Always.
+        """
+        del setting, opening, forecast
+        raise MigratorError("tenants come and go only where the GPU is shared by MIG instances")
 
     def close(self) -> None:
         """Do nothing: nothing is under way elsewhere."""

@@ -24,14 +24,8 @@ from migrator.execution.accounts import QueueAccounts
 from migrator.execution.applier import Backend
 from migrator.execution.changes import FULLY, Training
 from migrator.execution.happenings import Checkpointed, Failed, Finished, Happening, Ready
-from migrator.execution.parts import (
-    Parts,
-    jitter_of,
-    parts_on_instances,
-    simulated_queues,
-    tabled_models,
-    tenants_that_run,
-)
+from migrator.execution.parts import Parts, jitter_of, parts_on_instances, simulated_queues, tabled_models
+from migrator.execution.posing import tenants_that_run
 from migrator.execution.shares import Shares
 from migrator.execution.turns import Turns
 from migrator.pools import as_shared
@@ -105,6 +99,10 @@ class SimWorkers:
             for part in training.checkpoints:
                 self._expect(Checkpointed(ready_s + part * takes_s, instance_id, part))
             self._expect(Finished(ready_s + takes_s, instance_id))
+
+    def change_tenants(self, tenants: Mapping[str, Tenant]) -> None:
+        """Workers of these may be started from now on, too."""
+        self._tenants = {**self._tenants, **tenants}
 
     def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002 - the queues know the batches in service
         """Nothing: a batch in service ends when the queues say so."""

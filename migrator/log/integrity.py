@@ -41,6 +41,7 @@ class _SoFar:
     def __init__(self, header: records.RunStarted) -> None:
         self._header = header
         self._points = {tenant.name: tenant.operating_points for tenant in header.tenants}
+        self._expected, self._have_changed = set(self._points), False
         self._n_started = 0
         self._n_finished = 0
         self._ending: records.Record | None = None
@@ -57,6 +58,7 @@ class _SoFar:
 
     def take(self, n: int, record: records.Record) -> None:
         """Go on with the record of this number."""
+        self._take_tenants(record)
         self.check_tenants(record)
         if isinstance(record, records.RunStarted):
             raise LogError(f"there is more than one run_started record; {ALTERED}")
@@ -86,6 +88,12 @@ class _SoFar:
             case _:
                 pass
 
+    def _take_tenants(self, record: records.Record) -> None:
+        """Who comes may be named from now on, and so may who goes, until the last window of them is settled."""
+        if isinstance(record, records.TenantsChanged):
+            self._points |= {tenant.name: tenant.operating_points for tenant in record.tenants}
+            self._expected, self._have_changed = {tenant.name for tenant in record.tenants}, True
+
     def _expect_window(self, record: records.WindowStarted | records.WindowFinished, expected: int) -> None:
         kind, window = record.kind, record.window
         if window != expected:
@@ -98,7 +106,7 @@ class _SoFar:
             raise LogError(f"{record.kind} names instance {record.instance}, which was not started; {ALTERED}")
 
     def _check_forecast(self, record: records.WindowStarted) -> None:
-        missing = self._points.keys() - record.forecast.tenants.keys()
+        missing = self._expected - record.forecast.tenants.keys()
         if missing:
             raise LogError(f"the forecast lacks tenant {min(missing)}; {ALTERED}")
 
@@ -145,7 +153,7 @@ class _SoFar:
         self._ending = record
 
     def _check_counts(self, record: records.WindowFinished) -> None:
-        if record.tenants.keys() != self._points.keys():
+        if not self._have_changed and record.tenants.keys() != self._points.keys():
             raise LogError(f"window {record.window} has other tenants than the run; {ALTERED}")
         needed = _COUNTS if self._header.sharing == "instances" else (*_COUNTS, "could_serve", "changing")
         window_s = round(self._header.window_s)

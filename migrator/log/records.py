@@ -230,6 +230,13 @@ class Resumed(InWindow, frozen=True, kw_only=True, tag="resumed"):
     """The windows of which nothing is known."""
 
 
+class TenantsChanged(InWindow, frozen=True, kw_only=True, tag="tenants_changed"):
+    """Tenants come, or go: as a window begins, before it is planned, or inside one, whose rest is planned anew."""
+
+    tenants: tuple[Tenant, ...]
+    """All that there are from now on."""
+
+
 # --- a window and its plan
 
 
@@ -829,6 +836,7 @@ class Interrupted(Record, frozen=True, kw_only=True, tag="interrupted"):
 
 AnyRecord = (
     RunStarted
+    | TenantsChanged
     | Resumed
     | WindowStarted
     | Measured

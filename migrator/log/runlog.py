@@ -39,7 +39,7 @@ from executor.mig import GpuModel
 from migrator.errors import LogError, RunFolderError
 from migrator.log.integrity import check_records
 from migrator.log.line import ALTERED, Entry, entry_in, line_of
-from migrator.log.records import Record, RunStarted, Wall, WindowFinished
+from migrator.log.records import Record, RunStarted, TenantsChanged, Wall, WindowFinished
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -305,9 +305,13 @@ def read_log(folder: Path) -> ReadLog:
 
     Raises:
         LogError: No run folder, no record yet, another schema, or damage; one line names the file, the line and what
-            is wrong.
+            is wrong. Or tenants came or went in it.
     """
-    return log_in(bytes_of_log(folder), folder)
+    log = log_in(bytes_of_log(folder), folder)
+    if changed := log.of(TenantsChanged):
+        where = f"window {changed[0].window}"
+        raise LogError(f"{folder / EVENTS_FILE}: tenants came or went in {where}; reports and checks need one set")
+    return log
 
 
 def is_being_written(folder: Path) -> bool:

@@ -20,7 +20,7 @@ from executor.files import MOST_BYTES, read_arrays
 from executor.messages import as_text
 from migrator.config import Config, LearningConfig, TenantConfig
 from migrator.console import warn
-from migrator.errors import ConfigError, LiveError
+from migrator.errors import ConfigError, LiveError, MigratorError
 from migrator.estimates import Estimate
 from migrator.execution.events import RATE_DIGITS
 from migrator.execution.live.site import Asking, Site
@@ -187,6 +187,15 @@ class LiveModels:
     def accuracies(self) -> Mapping[str, Accuracies]:
         """Each tenant's accuracy so far, as measured before a window and after a retraining."""
         return {name: one.accuracies for name, one in self._learners.items()}
+
+    def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
+        """Never: the first weights of all are trained before the run.
+
+        Raises:
+            MigratorError: Always.
+        """
+        del tenants, window, now_s
+        raise MigratorError("tenants cannot come and go in a live run")
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, measured on its new training data.

@@ -177,6 +177,10 @@ class LiveWorkers:
             if group.is_leaving:
                 return  # nothing can get into the instance, and that is told
 
+    def change_tenants(self, tenants: Mapping[str, Tenant]) -> None:
+        """Workers of these may be started from now on, too."""
+        self._tenants = {**self._tenants, **tenants}
+
     def drain(self, instance_id: str, tenant: str) -> float:
         """They take no further batch; when they should be gone."""
         group = self._groups[instance_id, tenant]

@@ -15,7 +15,7 @@ from executor.sim import Faults, SimGpu
 from migrator.config import Config
 from migrator.execution import applier
 from migrator.execution.applier import Backend
-from migrator.execution.parts import tenants_that_run
+from migrator.execution.posing import tenants_that_run
 from migrator.execution.simulated import SimWorkers
 from migrator.inputs import assemble
 from migrator.log import records as recorded

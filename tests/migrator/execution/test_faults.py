@@ -20,7 +20,7 @@ from executor.sim import SimGpu
 from migrator.config import config_yaml, validate_config
 from migrator.execution.applier import Backend
 from migrator.execution.loop import Loop
-from migrator.execution.parts import tenants_that_run
+from migrator.execution.posing import tenants_that_run
 from migrator.execution.simulated import SimWorkers, simulated_parts
 from migrator.inputs import assemble
 from migrator.log import records as recorded

@@ -29,7 +29,7 @@ from migrator.execution.applier import MAX_STARTS, Backend
 from migrator.execution.changes import FULLY, Training
 from migrator.execution.happenings import Failed, Finished, Happening, Ready
 from migrator.execution.loop import Loop, View
-from migrator.execution.parts import tenants_that_run
+from migrator.execution.posing import tenants_that_run
 from migrator.execution.simulated import SimWorkers, simulated_parts
 from migrator.inputs import assemble
 from migrator.log import records as recorded

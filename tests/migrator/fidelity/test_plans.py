@@ -127,7 +127,7 @@ def test_promises_add_up() -> None:
 def test_known_arrivals_are_those_of_the_window(step_s: float) -> None:
     setting, traffic = small(step_s=step_s)
     forecast = Foresight(setting, traffic).forecast(observe(setting, traffic, 1, (0.6, 0.4)))
-    times_s = traffic.hindsight.arrival_s[0]
+    times_s = traffic.hindsight.arrivals[0].times_s
     edges_s = 60 + step_s * np.arange(setting.config.n_steps + 1)
     assert (forecast.mean_rps[:, 0] * step_s == np.histogram(times_s, edges_s)[0]).all()
     assert (forecast.paths_rps == forecast.mean_rps).all()
