@@ -15,7 +15,7 @@ from types import MappingProxyType
 from migrator.config import Config
 from migrator.estimates import as_estimated
 from migrator.execution.foresight import Foresight, observe
-from migrator.execution.models import DIGITS, Accuracies, Lessons, TabledModels, outlooks
+from migrator.execution.models import DIGITS, AccuracyHistory, Lessons, TabledModels, outlooks
 from migrator.execution.planning import Solving, plan_window
 from migrator.execution.posing import estimates_of
 from migrator.execution.windows import Opening, PlannedWindow, begun_s
@@ -36,7 +36,7 @@ def expected_opening(
     traffic: Traffic,
     opening: Opening,
     promised: Mapping[str, str],
-    accuracies: Mapping[str, Accuracies],
+    accuracies: Mapping[str, AccuracyHistory],
     trained: Lessons,
     in_time: Mapping[str, float],
     plans: Sequence[MigPlan] = (),

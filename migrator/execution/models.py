@@ -23,7 +23,7 @@ from workloads.tenants import Tenant, accuracy_at_start
 from workloads.training import FULL, reached
 
 
-class Accuracies:
+class AccuracyHistory:
     """A tenant's accuracy: of the last windows from moment to moment, of those before only what each begin left of it.
 
     So it does not grow with the run but for a number a window.
@@ -128,7 +128,7 @@ class Models(Protocol):
     """The models that answer, over a run."""
 
     @property
-    def accuracies(self) -> Mapping[str, Accuracies]:
+    def accuracies(self) -> Mapping[str, AccuracyHistory]:
         """Each tenant's accuracy so far, by name."""
 
     @property
@@ -182,7 +182,7 @@ class TabledModels:
         self._window_s = window_s
         self._learned = defaultdict[str, _Learned](_Learned)
         self._opened: dict[int, dict[str, float]] = {}
-        self.accuracies = {tenant.name: Accuracies() for tenant in tenants}
+        self.accuracies = {tenant.name: AccuracyHistory() for tenant in tenants}
 
     def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
         """Who comes counts as retrained before the window."""
@@ -190,7 +190,7 @@ class TabledModels:
             if tenant.name not in self._tenants:
                 self._learned[tenant.name] = _Learned(window - 1)
                 accuracy = accuracy_at_start(tenant, window, window - 1)
-                self.accuracies[tenant.name] = Accuracies({now_s: accuracy})
+                self.accuracies[tenant.name] = AccuracyHistory({now_s: accuracy})
                 self._opened.setdefault(window, {})[tenant.name] = accuracy
         self._tenants = {tenant.name: tenant for tenant in tenants}
 
@@ -266,7 +266,7 @@ def outlooks(
     tenants: Sequence[Tenant],
     config: Config,
     window: int,
-    seen: Mapping[str, Accuracies],
+    seen: Mapping[str, AccuracyHistory],
     trained: Lessons,
     in_time: Mapping[str, float],
 ) -> tuple[Outlook, ...]:

@@ -24,7 +24,7 @@ from migrator.estimates import Estimate
 from migrator.execution import events
 from migrator.execution.ahead import Seen, fallen
 from migrator.execution.foresight import Foresight, forecast_from, observe, rates_before_step, seen_step
-from migrator.execution.models import Accuracies, Lessons, TabledModels, outlooks, unseen, windows_ahead
+from migrator.execution.models import AccuracyHistory, Lessons, TabledModels, outlooks, unseen, windows_ahead
 from migrator.execution.posing import estimates_in, plan_from_step_of, pools_terms, posed, shifted, terms_of
 from migrator.execution.windows import Opening, begun_s
 from migrator.log import records
@@ -255,7 +255,7 @@ def _objections(log: ReadLog, setting: Setting) -> dict[int, str]:
 class _Retold:
     """The models of a run, made to learn again what its log says that they have learned.
 
-    Accuracies of a live run were measured: the log's own are taken, and what follows from them is held against it.
+    AccuracyHistory of a live run were measured: the log's own are taken, and what follows from them is held against it.
     """
 
     def __init__(self, log: ReadLog, setting: Setting) -> None:
@@ -263,7 +263,7 @@ class _Retold:
         self._names = [tenant.name for tenant in setting.tenants]
         self._models = TabledModels(setting.tenants, setting.config.window_s)
         self._n_opened, self._opened = 0, tuple[float, ...]()
-        self._measured = {name: Accuracies() for name in self._names}
+        self._measured = {name: AccuracyHistory() for name in self._names}
         self._trained = Lessons()
 
     def began(self, started: records.WindowStarted) -> str | None:
@@ -306,7 +306,7 @@ class _Retold:
                 return _does_not_follow(name, "begins with an accuracy of", known[name], accuracy)
         return None
 
-    def _expected(self, started: records.WindowStarted, index: int, seen: Accuracies, drift: float) -> str | None:
+    def _expected(self, started: records.WindowStarted, index: int, seen: AccuracyHistory, drift: float) -> str | None:
         """What a plan made ahead takes a model for, where nothing was learned between then and the window's start."""
         assert started.asked_s is not None
         name, tenant = self._names[index], self._setting.tenants[index]
@@ -333,14 +333,14 @@ class _Retold:
 
     def resumed(self) -> None:
         """A live run that is joined again has measured nothing yet."""
-        self._measured = {name: Accuracies() for name in self._names}
+        self._measured = {name: AccuracyHistory() for name in self._names}
 
     @property
-    def _accuracies(self) -> Mapping[str, Accuracies]:
+    def _accuracies(self) -> Mapping[str, AccuracyHistory]:
         """Each tenant's accuracy so far, by name."""
         return self._measured if self._is_live else self._models.accuracies
 
-    def _outlook(self, window: int, index: int, seen: Accuracies, in_time: float) -> records.Outlook:
+    def _outlook(self, window: int, index: int, seen: AccuracyHistory, in_time: float) -> records.Outlook:
         """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""
         tenant, config = self._setting.tenants[index], self._setting.config
         return outlooks([tenant], config, window, {tenant.name: seen}, self._trained, {tenant.name: in_time})[0]

@@ -24,7 +24,7 @@ from migrator.errors import ConfigError, LiveError, MigratorError
 from migrator.estimates import Estimate
 from migrator.execution.events import RATE_DIGITS
 from migrator.execution.live.site import Asking, Site
-from migrator.execution.models import Accuracies
+from migrator.execution.models import AccuracyHistory
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
 from workloads.learning.profiler import Found, Measured, Prepared, Refused
@@ -92,7 +92,7 @@ class _Learner:
     correction: Correction = field(default_factory=Correction)
     raw: dict[int, Mapping[str, float]] = field(default_factory=dict)
     slowness: list[float] = field(default_factory=list)
-    accuracies: Accuracies = field(default_factory=Accuracies)
+    accuracies: AccuracyHistory = field(default_factory=AccuracyHistory)
 
     @property
     def learning(self) -> LearningConfig:
@@ -184,7 +184,7 @@ class LiveModels:
     # --- what the loop asks
 
     @property
-    def accuracies(self) -> Mapping[str, Accuracies]:
+    def accuracies(self) -> Mapping[str, AccuracyHistory]:
         """Each tenant's accuracy so far, as measured before a window and after a retraining."""
         return {name: one.accuracies for name, one in self._learners.items()}
 

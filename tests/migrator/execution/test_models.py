@@ -11,7 +11,7 @@ import pytest
 from migrator.config import DecisionConfig, validate_config
 from migrator.execution.models import (
     STILL,
-    Accuracies,
+    AccuracyHistory,
     Lessons,
     TabledModels,
     outlooks,
@@ -111,7 +111,7 @@ def tenant(changes: dict[str, Any] | None = None) -> Tenant:
 def outlook(window: int, timeline: AccuracyTimeline, *trained: int, changes: dict[str, Any] | None = None) -> Outlook:
     past, seen = (
         Lessons(("vision", number) for number in trained),
-        Accuracies(dict(zip(timeline.from_s, timeline.accuracy, strict=True))),
+        AccuracyHistory(dict(zip(timeline.from_s, timeline.accuracy, strict=True))),
     )
     own = setting({"retraining.drift_prior": 0.7, **(changes or {})})
     return outlooks(own.tenants[:1], own.config, window, {"vision": seen}, past, {"vision": 0.5})[0]
@@ -134,7 +134,7 @@ def test_drift_is_the_median_of_what_was_kept_and_retrained_windows_are_counted(
 
 def test_of_windows_long_past_only_what_was_learned_is_kept() -> None:
     rng, own = np.random.default_rng(1), tenant()
-    seen, whole, lessons, ended = Accuracies(), Accuracies(), Lessons(), list[tuple[str, int]]()
+    seen, whole, lessons, ended = AccuracyHistory(), AccuracyHistory(), Lessons(), list[tuple[str, int]]()
     for window in range(40):
         for at_s in (60.0 * window, 60.0 * window + rng.uniform(1, 59)):
             accuracy = rng.uniform(0.3, 0.9)
