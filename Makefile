@@ -33,7 +33,7 @@ help:
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again; end 100 by signals: minutes"
-	@echo "make check   ruff, formatting, mypy, import contracts, who opens files; limits, links and commands of the documentation"
+	@echo "make check   ruff, formatting, mypy, import contracts, who opens files; limits of code, links and commands of the documentation"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
@@ -136,6 +136,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tests.doors
 	$(BIN)/python -m tests.prose
+	$(BIN)/python -m benchmarks.house check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
