@@ -134,10 +134,10 @@ def rows_of(cases: Iterable[Case], seeds: Sequence[int]) -> Iterator[Row]:
 
 def table_of(rows: Sequence[Row]) -> Table:
     """The rows as a table."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("config")
-    for name in ("load", "migrator %", "static %", "ahead", "±", "changes", "static's", "dropped", "beside idle %"):
-        table.add_column(name, justify="right")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    table.add_column("config", vertical="bottom")
+    for name in ("load", "migrator\n%", "static\n%", "ahead", "±", "changes", "static's", "dropped", "beside\nidle %"):
+        table.add_column(name, justify="right", vertical="bottom")
     for row in rows:
         ahead, half = row.ahead
         means = (fmean(one.goodput_pct for one in runs) for runs in (row.ours, row.static))
