@@ -69,6 +69,8 @@ def _retraining_without_a_window(
     """Where no layout of the GPU has time and room for any retraining of the tenant, if it were the only one."""
     tenant = tenants[number]
     beside = [tenant] if config.sharing.may_pool else tenants  # who shares instances may need none of their own
+    if len(beside) > gpu.compute_slices:
+        return  # no layout has an instance for each, which is said where it matters
     if not tenant.retraining_time_s or _has_room(config, gpu, beside, tenant, tenant.options, before_s):
         return
     doubt = (
