@@ -376,7 +376,8 @@ def altered(change: Callable[[dict[str, Any]], object]) -> list[CheckedPlan]:
 
 
 def test_a_plan_of_a_rest_that_says_too_much_is_found_out() -> None:
-    for item in altered(lambda record: record["plan"].update(objective=9e9, bound=9e9, gap=None)):
+    said = {"objective": 9e9, "bound": 9e9, "claimed_bound": 9e9, "gap": None, "claimed_gap": None}
+    for item in altered(lambda record: record["plan"].update(said)):
         assert item.verification is not None
         assert Rule.OBJECTIVE in {one.rule for one in item.verification.violations}
 
