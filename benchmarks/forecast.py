@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forecaster.forecast import Forecaster
-from migrator.evaluation import Evaluation, Scored, Series, Terms, evaluate, methods_of, read_series, scored
+from migrator.comparison.forecasts import Evaluation, Scored, Series, Terms, evaluate, methods_of, read_series, scored
 from migrator.views.forecast import evaluations_to_json, methods_table, print_evaluations
 
 SHIPPED = ("azure-conv", "azure-code", "alibaba-servegen")

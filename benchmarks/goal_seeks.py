@@ -26,8 +26,8 @@ import pandas as pd
 import yaml
 
 from executor.catalogue import gpu_model
-from migrator.config import read_config
-from migrator.parallel import Processes
+from migrator.config.reading import read_config
+from migrator.terminal.parallel import Processes
 from migrator.whatif.confirm import N_SEEDS, run_of, share_kept, with_seed
 from migrator.whatif.grid import Grid, Variation, choice_of
 from migrator.whatif.search import read_conditions

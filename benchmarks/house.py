@@ -39,7 +39,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "executor": ("executor/",),
     "forecaster, its commands and views": (
         *("forecaster/", "migrator/commands/forecast", "migrator/views/forecast", "migrator/views/fitted"),
-        *("migrator/evaluation", "migrator/series"),
+        "migrator/comparison/forecasts",
     ),
     "workloads: live, learning": (
         *("workloads/live/", "workloads/learning/", "workloads/measuring", "workloads/training"),

@@ -27,7 +27,7 @@ from benchmarks.paper.experiments import SEVEN_HOURS_S, WORKLOADS, Experiment
 from benchmarks.paper.matches import Json, matches_of, require_two_weeks, results_of
 from benchmarks.paper.statistics import BLOCK, Interval, interval
 from forecaster.neural import Learned, ModelError
-from migrator.evaluation import methods_of
+from migrator.comparison.forecasts import methods_of
 
 STATIC, HISTORY, REACTIVE = "static", "static-history", "reactive"
 RIVALS = (STATIC, HISTORY, REACTIVE)

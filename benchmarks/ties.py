@@ -27,9 +27,9 @@ from rich.table import Table
 from scipy.special import stdtrit
 
 from executor.catalogue import gpu_model
-from migrator.comparison import FLOOR, simulated
-from migrator.config import read_config
-from migrator.inputs import assemble
+from migrator.comparison.matches import FLOOR, simulated
+from migrator.config.reading import read_config
+from migrator.inputs.assembly import assemble
 from migrator.log.account import counts_of
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from migrator.console import complain, warn
+from migrator.terminal.console import complain, warn
 
 BESIDE = ("planner", "forecaster", "executor", "workloads")
 """The packages beside ``migrator``. Other distributions have packages of these names, too."""

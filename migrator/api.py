@@ -20,21 +20,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migrator.commands.running import OnGpu, begin, warn_of_slow_plans
-from migrator.comparison import Fairness, MatchScore, matches_of, score_of, told_apart, with_hindsight
-from migrator.config import Config, read_config
-from migrator.console import warn_of
+from migrator.comparison.matches import Fairness, MatchScore, matches_of, score_of, told_apart, with_hindsight
+from migrator.config.reading import read_config
+from migrator.config.sections import Config
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.ahead import plan_through
 from migrator.execution.loop import View
 from migrator.execution.planning import Solving, require_plan
 from migrator.execution.windows import PlannedWindow
-from migrator.inputs import assemble, untraced
+from migrator.inputs.assembly import assemble, untraced
 from migrator.log.changes import changes_in
 from migrator.log.records import WindowFinished
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, read_log
-from migrator.parallel import Processes
-from migrator.signals import Interruption, exit_code, interruptible
+from migrator.terminal.console import warn_of
+from migrator.terminal.parallel import Processes
+from migrator.terminal.signals import Interruption, exit_code, interruptible
 from migrator.views.as_json import comparison_to_json, report_to_json
 from planner.files.plan_file import plan_to_json
 from planner.files.strict import one_or_all

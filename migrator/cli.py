@@ -22,9 +22,9 @@ from executor.files import LIMIT
 from migrator import __version__
 from migrator.commands.options import LONGEST_NAME
 from migrator.commands.verbs import VERBS, group_of, help_without_verb
-from migrator.console import complain, let_streams_take_any_text, note
 from migrator.errors import ExitCode, MigratorError, exit_code_of
-from migrator.signals import exit_code, interruptible
+from migrator.terminal.console import complain, let_streams_take_any_text, note
+from migrator.terminal.signals import exit_code, interruptible
 from planner.errors import PolicyError
 
 

@@ -17,8 +17,8 @@ import pytest
 from executor.clock import VirtualClock
 from executor.sim_card import SimCard
 from migrator.commands.gpu import watch
-from migrator.config import read_config
-from migrator.inputs import assemble
+from migrator.config.reading import read_config
+from migrator.inputs.assembly import assemble
 from migrator.views.traffic import traffic_lines
 from workloads.traffic.gaps import Gaps
 from workloads.traffic.trace_file import Reading, read_trace

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from migrator.comparison import Fairness
+from migrator.comparison.matches import Fairness
 from planner.policies.registry import VARIANTS
 
 AT_ONCE: Mapping[str, Mapping[str, object]] = MappingProxyType(

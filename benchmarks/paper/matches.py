@@ -27,12 +27,13 @@ from benchmarks.paper.experiments import AT_ONCE, SEVEN_HOURS_S, Bursts, Experim
 from executor.files import write_whole
 from forecaster.neural import FACTS_FILE
 from migrator import __version__
-from migrator.comparison import CEILING, Match, over_each_segment, score_of
-from migrator.config import AccuracyConfig, Config, ScaleConfig, TenantConfig, config_yaml, read_config
+from migrator.comparison.matches import CEILING, Match, over_each_segment, score_of
+from migrator.config.reading import config_yaml, read_config
+from migrator.config.sections import AccuracyConfig, Config, ScaleConfig, TenantConfig
 from migrator.errors import InfeasibleError, OutputError
 from migrator.log.account import Account, SecondAccounts
-from migrator.outputs import write_output
-from migrator.parallel import Processes, n_cores
+from migrator.terminal.outputs import write_output
+from migrator.terminal.parallel import Processes, n_cores
 from planner.errors import EngineError
 from planner.policies.registry import policy_of
 from workloads.arrays import FloatArray
@@ -352,7 +353,7 @@ def source_digest(policy: str) -> str:
     ``__init__``, as an import of one module runs those of its packages.
     """
     module = type(policy_of(policy)).__module__
-    code = _imports("migrator.comparison") | _imports(module) | {"migrator.comparison", module}
+    code = _imports("migrator.comparison.matches") | _imports(module) | {"migrator.comparison.matches", module}
     planner, policies = ROOT / "planner", ROOT / "planner" / "policies"
     return digest_of(
         [

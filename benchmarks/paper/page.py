@@ -34,7 +34,7 @@ from benchmarks.paper.statistics import (
     without_largest,
 )
 from benchmarks.paper.studies import STUDIES
-from migrator.comparison import CEILING, FLOOR, Fairness
+from migrator.comparison.matches import CEILING, FLOOR, Fairness
 from migrator.views.palette import shown as policy_name
 from planner.policies.registry import MIG_POLICIES
 

@@ -38,7 +38,7 @@ from benchmarks.paper.statistics import (
     results_in,
     tie,
 )
-from migrator.comparison import CEILING, FLOOR
+from migrator.comparison.matches import CEILING, FLOOR
 from migrator.views.palette import LOSSES, POLICIES, UNKNOWN_POLICY
 
 WIDTH_IN = 8.0

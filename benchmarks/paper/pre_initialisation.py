@@ -17,14 +17,15 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.paper.experiments import AT_ONCE, WORKLOADS
 from benchmarks.paper.matches import ROOT
-from migrator.comparison import over_each_segment, simulated
-from migrator.config import Config, read_config
+from migrator.comparison.matches import over_each_segment, simulated
+from migrator.config.reading import read_config
+from migrator.config.sections import Config
 from migrator.execution.loop import View
 from migrator.execution.windows import PlannedWindow
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.account import Account, accounts
 from migrator.log.runlog import ReadLog
-from migrator.parallel import Processes, n_cores
+from migrator.terminal.parallel import Processes, n_cores
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import WarmUps, warm_ups
 from planner.policies.registry import MIG_POLICIES

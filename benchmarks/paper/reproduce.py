@@ -31,9 +31,9 @@ from benchmarks.paper.matches import (
 from benchmarks.paper.page import pages
 from benchmarks.paper.plots import plots
 from benchmarks.paper.studies import STUDIES, results_of_studies
-from migrator.comparison import CEILING
+from migrator.comparison.matches import CEILING
 from migrator.errors import OutputError
-from migrator.outputs import write_output
+from migrator.terminal.outputs import write_output
 from workloads.errors import TraceError
 
 RESULTS = ROOT / "docs" / "results.json"

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from benchmarks.paper.experiments import EXPERIMENTS
-from migrator.comparison import CEILING, FLOOR
+from migrator.comparison.matches import CEILING, FLOOR
 from workloads.arrays import FloatArray
 
 Results = Mapping[str, pd.DataFrame]

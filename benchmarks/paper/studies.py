@@ -12,12 +12,12 @@ from statistics import median
 from benchmarks.paper.experiments import WORKLOADS
 from benchmarks.paper.matches import CACHE, ROOT, digest_of, make_folder, product_files
 from benchmarks.paper.pre_initialisation import by_load
-from migrator.comparison import over_each_segment
-from migrator.config import read_config
+from migrator.comparison.matches import over_each_segment
+from migrator.config.reading import read_config
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving
-from migrator.inputs import assemble
-from migrator.outputs import write_output
+from migrator.inputs.assembly import assemble
+from migrator.terminal.outputs import write_output
 from planner.plan import MigPlan
 from planner.problem import Reconfiguration
 

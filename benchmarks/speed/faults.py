@@ -18,15 +18,16 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from executor.errors import ExecutorError
-from migrator.config import Config, DriverFaultsConfig, Section, config_yaml, read_config
+from migrator.config.reading import config_yaml, read_config
+from migrator.config.sections import Config, DriverFaultsConfig, Section
 from migrator.errors import MigratorError
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.records import Change, NotRevised, Outcome, PlanRevised, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.parallel import Processes
+from migrator.terminal.parallel import Processes
 from planner.errors import PlannerError
 
 ROOT = Path(__file__).parents[2]

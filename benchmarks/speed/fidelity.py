@@ -17,7 +17,7 @@ from pathlib import Path
 
 from migrator.api import load_config
 from migrator.fidelity.plans import measured
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = (ROOT / "configs" / "quickstart.yaml", *sorted((ROOT / "tests" / "migrator" / "fidelity").glob("*.yaml")))

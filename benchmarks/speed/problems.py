@@ -19,10 +19,11 @@ import numpy as np
 
 from executor.catalogue import gpu_model
 from executor.mig import GpuModel, Variant
-from migrator.config import DecisionConfig, OptionConfig, RetrainingConfig, read_config
+from migrator.config.reading import read_config
+from migrator.config.sections import DecisionConfig, OptionConfig, RetrainingConfig
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from planner.arrays import Floats
 from planner.budget import planning_time_s
 from planner.files.plan_file import plan_of

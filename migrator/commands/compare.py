@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from migrator.commands.options import Assignments, Jobs, Json, Keep, PlotThem, with_examples
-from migrator.comparison import (
+from migrator.comparison.matches import (
     MOST_SEGMENTS,
     Fairness,
     Match,
@@ -21,19 +21,19 @@ from migrator.comparison import (
     told_apart,
     with_hindsight,
 )
-from migrator.config import files_in, read_config
-from migrator.console import output, print_json, progress, warn_of
+from migrator.config.reading import files_in, read_config
 from migrator.errors import MigratorError
-from migrator.goals import conditions_of, goals_of_policy, require_kept
-from migrator.inputs import assemble, unmoved_by_load, untraced
-from migrator.outputs import Kind, require_writable, write_output
-from migrator.parallel import Processes, n_cores
+from migrator.inputs.assembly import assemble, unmoved_by_load, untraced
+from migrator.terminal.console import output, print_json, progress, warn_of
+from migrator.terminal.outputs import Kind, require_writable, write_output
+from migrator.terminal.parallel import Processes, n_cores
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
 from migrator.views.html import comparison_to_html
 from migrator.views.page import require_plot_extra
 from migrator.views.sentences import print_goals
 from migrator.views.traffic import print_load_of_segments, print_traffic
+from migrator.whatif.goals import conditions_of, goals_of_policy, require_kept
 from planner.policies.registry import POLICIES, policy_of
 from workloads.traffic.trace_store import keep_traces, kept_traces
 

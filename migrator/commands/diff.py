@@ -9,14 +9,14 @@ import typer
 
 from migrator.commands.options import Json, with_examples
 from migrator.commands.pages import require_page
-from migrator.comparison import CEILING, simulated
-from migrator.config import read_config
-from migrator.console import output, print_json, progress
+from migrator.comparison.matches import CEILING, simulated
+from migrator.config.reading import read_config
 from migrator.errors import MigratorError
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.diff import diff_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
-from migrator.outputs import Kind, write_output
+from migrator.terminal.console import output, print_json, progress
+from migrator.terminal.outputs import Kind, write_output
 from migrator.views.as_json import diff_to_json
 from migrator.views.diff import print_diff
 from migrator.views.run_page import diff_to_html

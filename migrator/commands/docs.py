@@ -10,8 +10,8 @@ import typer
 from executor.files import read_input
 from executor.names import did_you_mean
 from migrator.commands.options import with_examples
-from migrator.console import output
 from migrator.errors import MigratorError
+from migrator.terminal.console import output
 
 DOCS = Path(__file__).parents[1] / "docs"
 """A link to the folder at the top of the repository; a wheel has the files."""

@@ -40,9 +40,9 @@ from executor.processes import (
 )
 from migrator.commands.options import Backend, Json, State, with_examples
 from migrator.commands.where import Where, state_folder
-from migrator.console import counted, escape, output, print_json
 from migrator.errors import ExitCode
 from migrator.extras import EXTRAS, lacking
+from migrator.terminal.console import counted, escape, output, print_json
 
 Level = Literal["ok", "note", "warning", "problem"]
 """``note``: nothing is wrong. ``problem``: a real run could not work."""

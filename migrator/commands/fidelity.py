@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from migrator.commands.options import Json, with_examples
-from migrator.console import output, print_json, progress
 from migrator.errors import ExitCode
 from migrator.fidelity.live import replayed, verdict_of
+from migrator.terminal.console import output, print_json, progress
 from migrator.views.as_json import fidelity_to_json
 from migrator.views.fidelity import print_fidelity
 

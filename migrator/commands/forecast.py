@@ -20,14 +20,15 @@ from forecaster.neural import Check, FittedOn, ModelError, Recipe, fit
 from forecaster.seconds import steps_per_second
 from migrator.commands.options import Assignments, ConfigFile, Json, PlotThem, nameable, with_examples
 from migrator.commands.pages import require_page
-from migrator.config import Config, files_in, read_config
-from migrator.console import escape, output, print_json, progress, warn_of
+from migrator.comparison.forecasts import SeriesError, Terms, evaluate, methods_of, read_series
+from migrator.config.reading import files_in, read_config
+from migrator.config.sections import Config
 from migrator.errors import MigratorError
-from migrator.evaluation import SeriesError, Terms, evaluate, methods_of, read_series
 from migrator.execution.foresight import Foresight, observe
 from migrator.extras import lacking
-from migrator.inputs import assemble
-from migrator.outputs import Kind, write_output
+from migrator.inputs.assembly import assemble
+from migrator.terminal.console import escape, output, print_json, progress, warn_of
+from migrator.terminal.outputs import Kind, write_output
 from migrator.views.forecast import (
     ShownForecast,
     evaluations_to_html,

@@ -10,8 +10,8 @@ import typer
 from executor.files import make_new, read_input
 from executor.names import did_you_mean
 from migrator.commands.options import nameable, with_examples
-from migrator.console import escape, output, program
 from migrator.errors import MigratorError
+from migrator.terminal.console import escape, output, program
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 """A link to the folder at the top of the repository; a wheel has the files."""

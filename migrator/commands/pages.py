@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from migrator.console import warn
 from migrator.errors import LogError
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
-from migrator.outputs import Kind, require_writable, write_output
+from migrator.terminal.console import warn
+from migrator.terminal.outputs import Kind, require_writable, write_output
 from migrator.views.page import require_plot_extra
 
 AGAINST = "against"

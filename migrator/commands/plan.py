@@ -10,20 +10,21 @@ from typing import Annotated
 
 import typer
 
-from migrator.assumed import assumed_in, assumed_in_problem, assumed_to_json
 from migrator.commands.options import Assignments, Json, with_examples
-from migrator.config import Config, files_in, read_config
-from migrator.console import output, print_json, progress, warn, warn_of
+from migrator.config.reading import files_in, read_config
+from migrator.config.sections import Config
 from migrator.errors import InfeasibleError, MigratorError
 from migrator.execution.ahead import Seen, plan_through
 from migrator.execution.planning import Solving, none_found, require_plan
 from migrator.execution.windows import PlannedWindow
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.assumed import assumed_in, assumed_in_problem, assumed_to_json
+from migrator.inputs.provenance import provenance
 from migrator.log.changes import with_overhead_of_run
 from migrator.log.records import Assumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, read_log
-from migrator.outputs import Kind, require_writable, write_output
-from migrator.provenance import provenance
+from migrator.terminal.console import output, print_json, progress, warn, warn_of
+from migrator.terminal.outputs import Kind, require_writable, write_output
 from migrator.views.as_json import explanation_to_json, promised_to_json
 from migrator.views.emit import Emitted, Form, emitted
 from migrator.views.plan import SimplePlan, print_explanation, print_plan

@@ -30,10 +30,8 @@ from executor.reconcile import Reconciler
 from migrator import __version__
 from migrator.commands.options import BesideOthers, Index, State, nameable, with_examples
 from migrator.commands.where import mind_other_managers, state_folder
-from migrator.console import escape, note, output, progress, warn, warn_of
 from migrator.errors import MigratorError
 from migrator.execution.real import RealGpu
-from migrator.outputs import Kind, require_writable, write_output
 from migrator.profiling.record import (
     Figure,
     Figures,
@@ -49,6 +47,8 @@ from migrator.profiling.record import (
 )
 from migrator.profiling.stages import MeasuringPlan, Stage, stages
 from migrator.profiling.subjects import Subject, named, require_live, subject
+from migrator.terminal.console import escape, note, output, progress, warn, warn_of
+from migrator.terminal.outputs import Kind, require_writable, write_output
 from migrator.views.progress import moving_line
 from workloads.profiles.table import parse_profiles, text_of
 

@@ -9,15 +9,15 @@ import typer
 
 from migrator.commands.options import Json, Keep, with_examples
 from migrator.commands.pages import require_page, write_page
-from migrator.console import escape, output, print_json, program
 from migrator.errors import MigratorError
-from migrator.goals import conditions_of, goals_of_run, require_kept
 from migrator.log.report import report_of
 from migrator.log.runlog import read_log
 from migrator.log.timeline import n_seconds
+from migrator.terminal.console import escape, output, print_json, program
 from migrator.views.as_json import report_to_json
 from migrator.views.report import print_report
 from migrator.views.sentences import print_goals
+from migrator.whatif.goals import conditions_of, goals_of_run, require_kept
 
 
 @with_examples(

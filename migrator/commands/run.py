@@ -31,24 +31,25 @@ from migrator.commands.running import (
     telling_what_is_left,
 )
 from migrator.commands.where import Manner
-from migrator.config import Config, files_in, read_config
-from migrator.console import note, output, progress, warn, warn_of
+from migrator.config.reading import files_in, read_config
+from migrator.config.sections import Config
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.real import RealGpu, joining
 from migrator.execution.replay import replayed
-from migrator.goals import conditions_of, goals_of_run, require_kept
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Resumed, RunFinished, WindowFinished, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
-from migrator.setting import Setting
-from migrator.signals import Interruption, interruptible
-from migrator.traffic import RecordedTraffic
+from migrator.terminal.console import note, output, progress, warn, warn_of
+from migrator.terminal.signals import Interruption, interruptible
 from migrator.views.progress import RunView
 from migrator.views.report import print_report
 from migrator.views.sentences import print_goals
 from migrator.views.traffic import print_traffic
+from migrator.whatif.goals import conditions_of, goals_of_run, require_kept
 from planner.policies.policy import AnyPolicy
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
 

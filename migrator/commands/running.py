@@ -18,9 +18,9 @@ from migrator.commands.gpu.changing import print_decision
 from migrator.commands.options import RUNS
 from migrator.commands.pages import AGAINST, write_page
 from migrator.commands.where import Manner, mind_other_managers, state_folder
-from migrator.comparison import Simulation, prepared
-from migrator.config import Config, config_yaml
-from migrator.console import escape, note, output, program, progress, warn, warn_of
+from migrator.comparison.matches import Simulation, prepared
+from migrator.config.reading import config_yaml
+from migrator.config.sections import Config
 from migrator.errors import InfeasibleError, LiveError, MigratorError, StoppedError
 from migrator.execution import events
 from migrator.execution.loop import Loop, View
@@ -30,8 +30,10 @@ from migrator.execution.replanning import LATE_S
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.watch import NoAnswerError
 from migrator.extras import lacking
-from migrator.goals import goals_of_run, require_kept
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.pools import require_shareable
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Resumed, Wall, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import (
@@ -46,13 +48,12 @@ from migrator.log.runlog import (
     read_log,
     require_unbegun,
 )
-from migrator.pools import require_shareable
-from migrator.setting import Setting
-from migrator.signals import Interruption, interruptible
-from migrator.traffic import RecordedTraffic
+from migrator.terminal.console import escape, note, output, program, progress, warn, warn_of
+from migrator.terminal.signals import Interruption, interruptible
 from migrator.views.ending import print_against, print_layout_over_time, print_retrainings
 from migrator.views.report import print_report
 from migrator.views.sentences import print_goals
+from migrator.whatif.goals import goals_of_run, require_kept
 from migrator.whatif.search import Condition
 from planner.policies.policy import AnyPolicy, Policy
 from workloads.learning.models import libraries

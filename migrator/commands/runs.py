@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 
 from migrator.commands.options import RUNS, Json, with_examples
-from migrator.console import escape, output, print_json
 from migrator.errors import LogError, MigratorError
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, is_being_written, read_log
+from migrator.terminal.console import escape, output, print_json
 
 
 @with_examples("runs", "runs results --json")

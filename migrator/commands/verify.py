@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from migrator.commands.options import Json, with_examples
-from migrator.config import read_config
-from migrator.console import counted, escape, output, print_json, progress
+from migrator.config.reading import read_config
 from migrator.errors import MigratorError
 from migrator.execution.reposing import RunCheck
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.records import WindowStarted
 from migrator.log.runlog import CONFIG_FILE, read_log
+from migrator.terminal.console import counted, escape, output, print_json, progress
 from migrator.views.as_json import checked_plan_to_json, verification_to_json
 from planner.files.plan_file import read_plan
 from planner.files.problem_file import read_problem

@@ -13,12 +13,13 @@ import typer
 
 from forecaster.registry import HINDSIGHT
 from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotThem, with_examples
-from migrator.config import Config, files_in, read_config
-from migrator.console import escape, output, print_json, progress, warn_of
+from migrator.config.reading import files_in, read_config
+from migrator.config.sections import Config
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
-from migrator.inputs import assemble, untraced
-from migrator.outputs import Kind, require_writable, write_output
-from migrator.parallel import Processes, n_cores
+from migrator.inputs.assembly import assemble, untraced
+from migrator.terminal.console import escape, output, print_json, progress, warn_of
+from migrator.terminal.outputs import Kind, require_writable, write_output
+from migrator.terminal.parallel import Processes, n_cores
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
 from migrator.views.html import sweep_to_html
 from migrator.views.page import require_plot_extra

@@ -14,8 +14,8 @@ from executor.journal import Records, file_of, recorded
 from executor.opening import BackendName, open_gpu
 from executor.processes import other_managers
 from executor.sim_card import SimCard
-from migrator.console import warn
 from migrator.errors import MigratorError
+from migrator.terminal.console import warn
 
 
 @dataclass(frozen=True, slots=True)

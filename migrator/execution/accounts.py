@@ -11,9 +11,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from migrator.errors import MigratorError
 from migrator.execution.requests import Ledger, Queues
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Queue
 from migrator.log.runlog import TIME_DIGITS
-from migrator.traffic import RecordedTraffic
 from workloads.arrays import FloatArray
 from workloads.serving.pool import Kernel, Lane, Piece, PoolState
 from workloads.serving.requests import QueueState, Requests

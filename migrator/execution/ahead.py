@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from migrator.config import Config
-from migrator.estimates import as_estimated
+from migrator.config.sections import Config
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.models import DIGITS, AccuracyHistory, Lessons, TabledModels, outlooks
 from migrator.execution.planning import Solving, plan_window
 from migrator.execution.posing import estimates_of
 from migrator.execution.windows import Opening, PlannedWindow, begun_s
+from migrator.inputs.estimates import as_estimated
+from migrator.inputs.pools import as_shared
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import Traffic
 from migrator.log.records import Outlook
-from migrator.pools import as_shared
-from migrator.setting import Setting
-from migrator.traffic import Traffic
 from planner.build import WarmUps
 from planner.course import courses
 from planner.plan import Lifetime, MigPlan

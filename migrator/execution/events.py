@@ -18,20 +18,20 @@ from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Call
 from forecaster.forecast import QUANTILE_LEVELS, Forecast
 from migrator import __version__
-from migrator.assumed import assumed_in
-from migrator.config import EstimatesConfig, FloorConfig, SimulationConfig
-from migrator.estimates import Estimate, estimate_of
+from migrator.config.sections import EstimatesConfig, FloorConfig, SimulationConfig
 from migrator.execution.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.execution.happenings import Asked, Ready, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.execution.windows import Opening, PlannedWindow, Replan, begun_s
+from migrator.inputs.assumed import assumed_in
+from migrator.inputs.estimates import Estimate, estimate_of
+from migrator.inputs.provenance import without_folder
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import Origin
 from migrator.log import records
 from migrator.log.records import Kept, Wall
 from migrator.log.runlog import SCHEMA, TIME_DIGITS
 from migrator.log.trouble import Blind
-from migrator.provenance import without_folder
-from migrator.setting import Setting
-from migrator.traffic import Origin
 from planner.attainment import attainments
 from planner.build import WarmUps
 from planner.course import Course, courses

@@ -15,13 +15,13 @@ import numpy as np
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import HINDSIGHT, known, make_forecaster
 from forecaster.seconds import BySeconds, steps_per_second
-from migrator.config import Config
+from migrator.config.sections import Config
 from migrator.errors import ConfigError
-from migrator.estimates import Estimate
 from migrator.execution.windows import Opening
+from migrator.inputs.estimates import Estimate
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import Hindsight, Traffic, whole_seconds
 from migrator.log.records import ForecastFailed
-from migrator.setting import Setting
-from migrator.traffic import Hindsight, Traffic, whole_seconds
 from planner.plan import MigPlan
 from planner.problem import MOST_NUMBER
 

@@ -47,10 +47,10 @@ from migrator.execution.replanning import Following, Request, Schedule
 from migrator.execution.seams import Accounts, Note
 from migrator.execution.tenancies import state_of_those, with_tenants
 from migrator.execution.windows import Opening, PlannedWindow, Replan
+from migrator.inputs.setting import Setting
 from migrator.log import records
 from migrator.log.records import Kept
 from migrator.log.trouble import Blind
-from migrator.setting import Setting
 from planner.build import WarmUps, largest_warm_up_s
 from planner.errors import PlannerError
 from planner.problem import Owner, PhysicalState, Task, steps_of

@@ -1,9 +1,9 @@
 """The loop: observe, forecast, plan, apply, report, window after window.
 
 Nothing here knows whether the GPU is simulated, how tenants share it, or what comes. The loop is handed a
-:class:`~migrator.traffic.Traffic`, which says what has arrived, and a :class:`~migrator.execution.seams.Sharing`, which
-says when something has happened. A window is reported when its last request is resolved, a moment after the next has
-begun.
+:class:`~migrator.inputs.traffic.Traffic`, which says what has arrived, and a
+:class:`~migrator.execution.seams.Sharing`, which says when something has happened. A window is reported when its last
+request is resolved, a moment after the next has begun.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tempfile import TemporaryDirectory
 from executor.gpu import LOOK_EVERY_S
 from executor.mig import Layout, OwnedLayout
 from forecaster.forecast import Forecast
-from migrator.config import Config, config_yaml
+from migrator.config.reading import config_yaml
+from migrator.config.sections import Config
 from migrator.errors import StoppedError
 from migrator.execution import events
 from migrator.execution.ahead import expected_opening
@@ -30,12 +31,12 @@ from migrator.execution.rolling import Rolling
 from migrator.execution.tenancies import reopened
 from migrator.execution.watch import NoAnswerError
 from migrator.execution.windows import Opening, PlannedWindow, begun_s
+from migrator.inputs.pools import as_shared
+from migrator.inputs.setting import Setting
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
 from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
 from migrator.log.trouble import Blind
-from migrator.pools import as_shared
-from migrator.setting import Setting
-from migrator.signals import Interruption
+from migrator.terminal.signals import Interruption
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy, Policy
 from planner.problem import Owner

@@ -15,8 +15,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from migrator.config import Config
-from migrator.estimates import Estimate
+from migrator.config.sections import Config
+from migrator.inputs.estimates import Estimate
 from migrator.log.records import Outlook
 from workloads.serving.servers import AccuracyTimeline
 from workloads.tenants import Tenant, accuracy_at_start

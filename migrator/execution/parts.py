@@ -24,10 +24,10 @@ from migrator.execution.posing import posed, tenants_that_run
 from migrator.execution.requests import Queues, SimulatedQueues
 from migrator.execution.seams import Accounts, Sharing
 from migrator.execution.tenancies import Tenancy
+from migrator.inputs.pools import as_shared
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import RunFinished
-from migrator.pools import as_shared
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
 from planner.policies.policy import AnyPolicy, Knows, Policy

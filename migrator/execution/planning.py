@@ -19,7 +19,7 @@ from migrator.errors import InfeasibleError
 from migrator.execution.foresight import forecast_from
 from migrator.execution.posing import plan_from_step_of, pools_terms, posed, posed_alone, warm_ups_of
 from migrator.execution.windows import Opening, PlannedWindow, Replan
-from migrator.setting import Setting
+from migrator.inputs.setting import Setting
 from planner.arrays import Floats
 from planner.budget import Budget, EngineOptions
 from planner.build import PoolTerms, slacks_s, with_forecast

@@ -17,12 +17,12 @@ import numpy as np
 
 from executor.mig import GpuModel, Placement
 from forecaster.forecast import Forecast
-from migrator.config import Config, FloorConfig
-from migrator.estimates import Estimate, as_carried_out, as_estimated, estimate_of
+from migrator.config.sections import Config, FloorConfig
 from migrator.execution.foresight import forecast_from
 from migrator.execution.models import DIGITS, salvage_of, unseen
 from migrator.execution.windows import Opening
-from migrator.setting import Setting
+from migrator.inputs.estimates import Estimate, as_carried_out, as_estimated, estimate_of
+from migrator.inputs.setting import Setting
 from planner.build import (
     TYPICAL_INSTANCES,
     PoolTerms,

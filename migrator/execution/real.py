@@ -24,7 +24,7 @@ from executor.mig import Layout
 from executor.mps import MpsGpu
 from executor.opening import open_gpu
 from executor.reconcile import Outcome, Reconciler
-from migrator.config import GpuConfig
+from migrator.config.sections import GpuConfig
 from migrator.execution.applier import Backend
 from migrator.execution.happenings import Trained
 from migrator.execution.instances import lead_s
@@ -32,10 +32,10 @@ from migrator.execution.parts import Joining, Parts, parts_on_instances
 from migrator.execution.posing import tenants_that_run
 from migrator.execution.seams import Workers
 from migrator.execution.simulated import SimWorkers
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Change, Checkpoint, Finished, Resumed, WindowStarted
 from migrator.log.runlog import ReadLog
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.policies.policy import Policy
 from workloads.training import FULL
 

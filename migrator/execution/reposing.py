@@ -19,18 +19,18 @@ import numpy as np
 from msgspec import structs, to_builtins
 
 from forecaster.forecast import FloatArray, Forecast
-from migrator.config import Config
-from migrator.estimates import Estimate
+from migrator.config.sections import Config
 from migrator.execution import events
 from migrator.execution.ahead import Seen, fallen
 from migrator.execution.foresight import Foresight, forecast_from, observe, rates_before_step, seen_step
 from migrator.execution.models import AccuracyHistory, Lessons, TabledModels, outlooks, unseen, windows_ahead
 from migrator.execution.posing import estimates_in, plan_from_step_of, pools_terms, posed, shifted, terms_of
 from migrator.execution.windows import Opening, begun_s
+from migrator.inputs.estimates import Estimate
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import Traffic
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, TIME_DIGITS, ReadLog
-from migrator.setting import Setting
-from migrator.traffic import Traffic
 from planner.build import PoolTerms, WarmUps, with_forecast
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import state_of_json, unavailable_of_json

@@ -11,11 +11,11 @@ import math
 import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
-from migrator.config import Config
+from migrator.config.sections import Config
 from migrator.execution.happenings import Asked, Failed, Trained
 from migrator.execution.windows import PlannedWindow
+from migrator.inputs.traffic import Traffic, whole_seconds
 from migrator.log.records import Cause
-from migrator.traffic import Traffic, whole_seconds
 
 BAND = (0.05, 0.95)
 """Quantiles of the sample paths' totals between which arrivals are as expected."""

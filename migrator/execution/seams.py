@@ -1,6 +1,6 @@
 """Where simulated and real part, and what the loop knows of either side.
 
-Three seams: :class:`migrator.traffic.Traffic` (what arrives), :class:`Workers` (who serves and trains) and
+Three seams: :class:`migrator.inputs.traffic.Traffic` (what arrives), :class:`Workers` (who serves and trains) and
 :class:`Sharing` (what a policy's answer becomes on the GPU). None of them says to the loop what will be. A worker that
 was started is ready when a :class:`Ready` says so, and a retraining ends with a :class:`Finished`; either may never
 come.
@@ -19,9 +19,9 @@ from migrator.errors import MigratorError
 from migrator.execution.changes import Training
 from migrator.execution.happenings import Asked, Failed, Happened, Happening, PlannedAhead, Replanned, Replanning
 from migrator.execution.windows import Opening, PlannedWindow
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Queue, Record, Wall
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.problem import Owner
 from workloads.arrays import FloatArray
 from workloads.profiles.operating_point import OperatingPoint

@@ -20,14 +20,14 @@ from zlib import crc32
 import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
-from migrator.estimates import as_carried_out, service_factors
 from migrator.execution import events
 from migrator.execution.happenings import Trained
 from migrator.execution.posing import estimates_in, salvages_in
 from migrator.execution.seams import Accounts, Note, WithoutInstances
 from migrator.execution.windows import Opening, PlannedWindow
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
+from migrator.inputs.estimates import as_carried_out, service_factors
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from planner.errors import EngineError
 from planner.policies.shares import (
     QUANTA,

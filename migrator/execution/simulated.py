@@ -28,9 +28,9 @@ from migrator.execution.parts import Parts, jitter_of, parts_on_instances, simul
 from migrator.execution.posing import tenants_that_run
 from migrator.execution.shares import Shares
 from migrator.execution.turns import Turns
-from migrator.pools import as_shared
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
+from migrator.inputs.pools import as_shared
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from planner.policies.ours import Migrator
 from planner.policies.policy import AnyPolicy, Policy
 from planner.policies.shares import SharePolicy

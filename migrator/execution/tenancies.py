@@ -15,8 +15,8 @@ from migrator.execution.foresight import rates_before_step
 from migrator.execution.models import Lessons, Models, unseen
 from migrator.execution.posing import pools_terms, posed, warm_ups_of
 from migrator.execution.windows import Opening, PlannedWindow
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from planner.plan import Lifetime
 from planner.problem import HeldInstance, Owner, PhysicalState, TenantTerms
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
-from migrator.estimates import as_carried_out, as_estimated, service_factors
 from migrator.execution.happenings import AsPromised, PlannedAhead, Trained
 from migrator.execution.posing import estimates_of, salvages_in
 from migrator.execution.seams import Accounts, Note, WithoutInstances
 from migrator.execution.windows import Opening, PlannedWindow
-from migrator.setting import Setting
+from migrator.inputs.estimates import as_carried_out, as_estimated, service_factors
+from migrator.inputs.setting import Setting
 from planner.policies.policy import Knows
 from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant
 from workloads.profiles.latency import LatencyCurve

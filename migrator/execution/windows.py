@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from forecaster.forecast import FloatArray, Forecast
-from migrator.estimates import Estimate
+from migrator.inputs.estimates import Estimate
+from migrator.inputs.setting import Setting
 from migrator.log.records import Outlook
-from migrator.setting import Setting
 from planner.build import PoolTerms, WarmUps
 from planner.partition import Judged
 from planner.plan import AnyCertificate, Lifetime, MigPlan, next_epoch_step

@@ -23,17 +23,18 @@ from typing import assert_never
 import numpy as np
 
 from executor.extras import install
-from migrator.config import Config, read_config
+from migrator.config.reading import read_config
+from migrator.config.sections import Config
 from migrator.errors import LogError, MigratorError
 from migrator.execution.applier import servers_of
 from migrator.execution.requests import SimulatedQueues
-from migrator.inputs import untraced
+from migrator.inputs.assembly import untraced
+from migrator.inputs.setting import Setting
 from migrator.log import records
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.live import Learned, LiveFacts, known_of, live_facts
 from migrator.log.records import Finished, Measured, Resumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
-from migrator.setting import Setting
 from workloads.arrays import BoolArray, FloatArray
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.pool import Lane

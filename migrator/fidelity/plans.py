@@ -21,9 +21,9 @@ from forecaster.forecast import FloatArray
 from migrator.execution.loop import Loop, View, log_of
 from migrator.execution.simulated import simulated_backend, simulated_parts
 from migrator.execution.windows import PlannedWindow
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Finished, WindowFinished
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.course import courses
 from planner.plan import MigPlan
 from planner.problem import Owner, Problem

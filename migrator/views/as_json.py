@@ -16,16 +16,16 @@ from msgspec import to_builtins
 
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
     from executor.mig import GpuModel
-    from migrator.comparison import MatchScore, Standing
+    from migrator.comparison.matches import MatchScore, Standing
     from migrator.execution.reposing import CheckedPlan
     from migrator.fidelity.live import FidelityVerdict, LiveFidelity, Nearness
-    from migrator.goals import Goal
     from migrator.log.diff import Diff
     from migrator.log.live import LiveFacts
     from migrator.log.report import Figures, Percentile, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
     from migrator.whatif.confirm import Confirmed, Trial
+    from migrator.whatif.goals import Goal
     from migrator.whatif.grid import Choice, Point
     from migrator.whatif.search import Found
     from migrator.whatif.sweep import PointOutcome, Sweep, TenantOutcome
@@ -196,8 +196,8 @@ def comparison_to_json(
     scores: Sequence[MatchScore], n_segments: int, stride_s: int | None = None, goals: Sequence[Goal] = ()
 ) -> Json:
     """Every score, the standings by workload and over all of them, and what the first policy was to keep."""
-    from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
-    from migrator.comparison import standings  # noqa: PLC0415
+    from migrator.comparison.matches import standings  # noqa: PLC0415
+    from migrator.inputs.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
     from migrator.views.compare import assumed_by_all, by_workload  # noqa: PLC0415
 
     workloads = {name: standings(own) for name, own in by_workload(scores).items()}
@@ -301,7 +301,7 @@ def gpu_to_json(model: GpuModel) -> Json:
 
 def sweep_to_json(sweep: Sweep, found: Found | None = None, confirmed: Confirmed | None = None) -> Json:
     """A grid of plans, and what was found in it; docs/whatif.md describes it."""
-    from migrator.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
+    from migrator.inputs.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
 
     return {
         "schema": 1,

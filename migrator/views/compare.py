@@ -9,11 +9,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.assumed import assumed_in_any
-from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Difference, MatchScore, Standing, standings
-from migrator.console import counted, escape
+from migrator.comparison.matches import CEILING, FLOOR, LEAST_SEGMENTS, Difference, MatchScore, Standing, standings
+from migrator.inputs.assumed import assumed_in_any
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
+from migrator.terminal.console import counted, escape
 from migrator.views.fitted import stacked
 from migrator.views.palette import shown
 from migrator.views.sentences import assumed_lines

@@ -6,8 +6,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.console import escape
 from migrator.log.diff import Diff, GainCause
+from migrator.terminal.console import escape
 from migrator.views.fitted import stacked
 
 _MOST_LINES = 8

@@ -11,8 +11,8 @@ from typing import Literal
 import yaml
 
 from executor.mig import Layout, OwnedLayout, Placement, owned_transition
-from migrator.console import printable
 from migrator.execution.changes import Change, changes_of
+from migrator.terminal.console import printable
 from planner.plan import MigPlan
 from planner.problem import Owner, Problem, Task
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from migrator.console import escape
 from migrator.log.account import Account, account_in, accounts, waits_for_others
 from migrator.log.changes import RETRAINING, Instance, changes_in
 from migrator.log.runlog import ReadLog
 from migrator.log.timeline import new_models
+from migrator.terminal.console import escape
 from migrator.views.palette import shown
 from migrator.views.strips import GUTTER, Bar, TimeScale, gantt, print_chart, tenant_letters
 

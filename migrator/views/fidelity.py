@@ -8,8 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.console import escape
 from migrator.fidelity.live import BIN_S, MOST_PCT, MOST_POINTS, FidelityVerdict, LiveFidelity, Nearness, total_of
+from migrator.terminal.console import escape
 
 
 def print_fidelity(runs: Sequence[LiveFidelity], verdict: FidelityVerdict, console: Console) -> None:

@@ -16,8 +16,8 @@ from rich.table import Table
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast, is_within
 from forecaster.neural import Check, FittedOn
 from forecaster.scores import BANDS, Pooled, Share
-from migrator.console import escape
-from migrator.evaluation import SHOWN_BAND, Evaluation, Scored, scored
+from migrator.comparison.forecasts import SHOWN_BAND, Evaluation, Scored, scored
+from migrator.terminal.console import escape
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import TENANTS, VALUES
 from migrator.views.strips import TimeScale, sparkline

@@ -13,7 +13,7 @@ from html import escape
 from itertools import product
 from typing import TYPE_CHECKING
 
-from migrator.comparison import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, MatchScore, Standing, standings
+from migrator.comparison.matches import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, MatchScore, Standing, standings
 from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown

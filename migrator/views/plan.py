@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile, memory_slices_in
-from migrator.console import counted, escape
+from migrator.terminal.console import counted, escape
 from migrator.views.fitted import fitted
 from migrator.views.palette import SHORT
 from migrator.views.sentences import floors_in_words

@@ -8,11 +8,11 @@ from rich import progress
 from rich.console import Console
 
 from executor.mig import OwnedLayout
-from migrator.config import Config
-from migrator.console import counted, escape
+from migrator.config.sections import Config
 from migrator.execution.loop import View
 from migrator.execution.windows import PlannedWindow
 from migrator.log.trouble import Blind
+from migrator.terminal.console import counted, escape
 from migrator.views.sentences import floors_in_words
 from migrator.views.strips import layout_strip
 from migrator.whatif.grid import point_text

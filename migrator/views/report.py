@@ -9,12 +9,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.console import counted, escape
+from migrator.inputs.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
 from migrator.log.live import BECAME, LiveFacts
 from migrator.log.records import Cause, RunStarted, Scale, Tenant
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Replans, Trouble
-from migrator.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
+from migrator.terminal.console import counted, escape
 from migrator.views.fitted import print_fitted
 from migrator.views.sentences import assumed_lines, floors_in_words, latency_text, surprise_lines
 

@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.text import Text
 
 from executor.files import read_input
-from migrator.console import counted
 from migrator.log import records
 from migrator.log.account import Account, SecondAccounts, accounts, waits_for_others
 from migrator.log.diff import Diff
@@ -29,6 +28,7 @@ from migrator.log.report import Percentile, Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
 from migrator.log.timeline import PHASES, Held, TenantTrack, courses, held, n_seconds, new_models
 from migrator.log.trouble import Kept, kept_in
+from migrator.terminal.console import counted
 from migrator.views.diff import cause_text, headline, row_name
 from migrator.views.ending import LOSSES_IN_WORDS
 from migrator.views.page import page

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from migrator.console import escape
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
+from migrator.terminal.console import escape
 
 if TYPE_CHECKING:  # a report without goals should not wait for the module's imports
-    from migrator.goals import Goal
     from migrator.log.report import Percentile
+    from migrator.whatif.goals import Goal
 
 MOST_LINES = 6
 """Lines of what was assumed. Beyond it the rest is named, without values."""

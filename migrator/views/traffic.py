@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from migrator.config import ArrivalsConfig, Config
-from migrator.console import counted, escape, warn
-from migrator.provenance import scaling_text
-from migrator.traffic import Origin, Traffic
+from migrator.config.sections import ArrivalsConfig, Config
+from migrator.inputs.provenance import scaling_text
+from migrator.inputs.traffic import Origin, Traffic
+from migrator.terminal.console import counted, escape, warn
 from workloads.traffic.scaling import ScaleMethod
 
 

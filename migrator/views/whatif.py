@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.console import escape
+from migrator.terminal.console import escape
 from migrator.views.sentences import assumed_lines
 from migrator.whatif.confirm import Confirmed, KeptShare, Trial
 from migrator.whatif.grid import Choice, point_text

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from migrator.comparison import simulated
+from migrator.comparison.matches import simulated
 from migrator.errors import ConfigSloError, InfeasibleError
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.whatif.grid import Choice, Factor
 from migrator.whatif.search import METRICS, N_HALVINGS, Condition, Found, GoalSearch, Verdict, number_of, with_number
 from migrator.whatif.sweep import Case

@@ -17,7 +17,7 @@ from executor.catalogue import gpu_model
 from executor.described import SUFFIX
 from executor.errors import ExecutorError
 from executor.names import did_you_mean
-from migrator.config import MOST_LOAD, Load, NonNegative, Positive, load_doubts
+from migrator.config.sections import MOST_LOAD, Load, NonNegative, Positive, load_doubts
 from migrator.errors import GridError
 from planner.solve import PAPER, PHYSICAL, engine_names
 

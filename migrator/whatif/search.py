@@ -21,7 +21,7 @@ from typing import Literal
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.mig import GpuModel
 from executor.names import did_you_mean
-from migrator.config import Config
+from migrator.config.sections import Config
 from migrator.errors import GridError
 from migrator.whatif.grid import Choice, Factor, choice_of, shown
 from migrator.whatif.sweep import PointOutcome

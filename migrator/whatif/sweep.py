@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from executor.names import did_you_mean
-from migrator.assumed import assumed_in, assumed_in_any
-from migrator.config import Config, GpuConfig, validate_config
+from migrator.config.reading import validate_config
+from migrator.config.sections import Config, GpuConfig
 from migrator.errors import ConfigError, ConfigSloError, GridError, InfeasibleError
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving, none_found
-from migrator.inputs import assemble, unmoved_by_load
+from migrator.inputs.assembly import assemble, unmoved_by_load
+from migrator.inputs.assumed import assumed_in, assumed_in_any
 from migrator.log.records import Assumed
 from migrator.whatif.grid import Choice, Factor, Grid, Point, Variation, point_text
 from planner.build import TYPICAL_INSTANCES

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from unittest import mock
 
 from migrator.commands.run import run_command
-from migrator.config import config_yaml, read_config, validate_config
+from migrator.config.reading import config_yaml, read_config, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.records import Resumed
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from executor.described import described, toml_of
-from migrator.config import config_yaml, read_config
+from migrator.config.reading import config_yaml, read_config
 from planner.files.problem_file import problem_of, problem_to_json
 from tests.executor.test_discovery import discovered
 from tests.migrator.conftest import PAPER_PROBLEM, WriteConfig

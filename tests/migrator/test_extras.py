@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from executor.extras import install
-from migrator.config import read_config
+from migrator.config.reading import read_config
 from migrator.errors import ConfigError
 from migrator.extras import lacking
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from migrator.config import ArrivalsConfig
-from migrator.inputs import reading_of
+from migrator.config.sections import ArrivalsConfig
+from migrator.inputs.assembly import reading_of
 from tests.workloads.traffic.test_exports import TOOLS
 from workloads.errors import TraceError
 from workloads.traffic.trace_file import read_trace

@@ -17,8 +17,8 @@ from executor.mig import GpuModel, Layout
 from executor.names import spelled_as
 from migrator.commands.options import Backend, Card, Index, Json, with_examples
 from migrator.commands.where import Where
-from migrator.console import counted, output, print_json
 from migrator.errors import MigratorError
+from migrator.terminal.console import counted, output, print_json
 from migrator.views.as_json import gpu_to_json
 from migrator.views.fitted import print_fitted
 

@@ -17,8 +17,8 @@ from executor.reconcile import Decision, Outcome, Patience, Reconciler, decide, 
 from migrator.commands.gpu.standing import LayoutText, creations, layout_in
 from migrator.commands.options import Backend, BesideOthers, Card, Index, Json, State, with_examples
 from migrator.commands.where import Manner, Where
-from migrator.console import escape, output, print_json, warn_of
 from migrator.errors import MigratorError
+from migrator.terminal.console import escape, output, print_json, warn_of
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the nvidia-smi commands, and change nothing.")]
 

@@ -24,8 +24,8 @@ from executor.opening import card_facts, driver_facts
 from executor.processes import Process, gpu_process
 from migrator.commands.options import Backend, Card, Index, Json, State, with_examples
 from migrator.commands.where import Where
-from migrator.console import complain, counted, escape, output, print_json, warn, warn_of
 from migrator.errors import ExitCode, MigratorError
+from migrator.terminal.console import complain, counted, escape, output, print_json, warn, warn_of
 from migrator.views.fitted import print_fitted
 
 

@@ -16,7 +16,7 @@ from executor.errors import RetryableGpuError
 from executor.gpu import BELIEVE_FOR_S, LOOK_EVERY_S, GpuInstance
 from migrator.commands.options import Backend, Card, Index, State, with_examples
 from migrator.commands.where import Where
-from migrator.console import warn
+from migrator.terminal.console import warn
 
 _SIGNS = {"stands": " ", "came": "+", "went": "−", "changed": "~"}
 

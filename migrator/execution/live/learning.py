@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from executor.errors import GpuError
 from executor.files import MOST_BYTES, read_arrays
 from executor.messages import as_text
-from migrator.config import Config, LearningConfig, TenantConfig
-from migrator.console import warn
+from migrator.config.sections import Config, LearningConfig, TenantConfig
 from migrator.errors import ConfigError, LiveError, MigratorError
-from migrator.estimates import Estimate
 from migrator.execution.events import RATE_DIGITS
 from migrator.execution.live.site import Asking, Site
 from migrator.execution.models import AccuracyHistory
+from migrator.inputs.estimates import Estimate
+from migrator.terminal.console import warn
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
 from workloads.learning.profiler import Found, Measured, Prepared, Refused

@@ -23,8 +23,7 @@ from executor.files import open_input, read_input
 from executor.messages import as_text
 from executor.names import spelled_as
 from executor.processes import family_ticks
-from migrator.config import FrontDoorConfig
-from migrator.console import warn
+from migrator.config.sections import FrontDoorConfig
 from migrator.errors import ConfigError
 from migrator.execution.instances import lead_s
 from migrator.execution.live.learning import LiveModels, Served, options_of
@@ -33,10 +32,11 @@ from migrator.execution.live.workers import LiveWorkers
 from migrator.execution.parts import Joining, Parts, parts_on_instances
 from migrator.execution.real import RealGpu
 from migrator.execution.requests import Queues
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Dispatched, Finished, LiveRequests, RunFinished
 from migrator.log.runlog import ReadLog
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
+from migrator.terminal.console import warn
 from planner.policies.policy import Policy
 from workloads.arrays import BoolArray, FloatArray, IntArray
 from workloads.errors import LearningError, WorkloadError

@@ -25,9 +25,9 @@ from executor.clock import WallClock
 from executor.files import make_new, open_appended
 from executor.messages import as_text
 from executor.zygote import Event, Exited, Zygote, ZygoteError
-from migrator.console import note
 from migrator.errors import LiveError
 from migrator.log.records import Dispatched
+from migrator.terminal.console import note
 from workloads.errors import LearningError
 from workloads.learning.profiler import Found, found_in
 from workloads.live import dispatcher

@@ -32,11 +32,11 @@ from benchmarks.paper.matches import (
     twitter_offset_s,
 )
 from executor.catalogue import gpu_model
-from migrator import inputs
-from migrator.config import AccuracyConfig, Config, EstimatesConfig
+from migrator.config.sections import AccuracyConfig, Config, EstimatesConfig
 from migrator.errors import OutputError
-from migrator.estimates import estimate_of, service_factors
-from migrator.inputs import assemble, service_profiles
+from migrator.inputs import assembly
+from migrator.inputs.assembly import assemble, service_profiles
+from migrator.inputs.estimates import estimate_of, service_factors
 from workloads.profiles.table import shipped_profiles
 from workloads.tenants import Tenant, drift_in
 from workloads.traffic.trace_file import shipped_trace
@@ -51,7 +51,7 @@ GPU = gpu_model("a100-80gb")
 def tenants_of(config: Config) -> list[Tenant]:
     """A config's tenants, without their traffic, which takes most of the time of putting a config together."""
     gpu, profiles = gpu_model(config.gpu.model), service_profiles(config)
-    return [inputs._tenant(config, entry, gpu, profiles) for entry in config.tenants]
+    return [assembly._tenant(config, entry, gpu, profiles) for entry in config.tenants]
 
 
 SEGMENT = 5

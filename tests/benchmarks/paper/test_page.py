@@ -13,7 +13,7 @@ from benchmarks.paper.experiments import GIVEN, MAIN, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
 from benchmarks.paper.page import Figures, pages
 from benchmarks.paper.statistics import results_in, without_largest
-from migrator.comparison import Fairness
+from migrator.comparison.matches import Fairness
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
 

@@ -15,8 +15,8 @@ from benchmarks.paper.pre_initialisation import (
     hidden_in_seconds,
     study,
 )
-from migrator.comparison import Match, score_of, standings
-from migrator.config import read_config
+from migrator.comparison.matches import Match, score_of, standings
+from migrator.config.reading import read_config
 
 CONFIG = read_config(Path(__file__).parents[3] / "configs" / "w7.yaml", windows=2)
 

@@ -14,7 +14,7 @@ from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN
 from benchmarks.paper.matches import CLASSES, COLUMNS, matches_of, result_of, rows_of, versions
 from benchmarks.paper.statistics import results_in
-from migrator.comparison import CEILING, Match
+from migrator.comparison.matches import CEILING, Match
 from migrator.log.account import SecondAccounts
 
 Json = dict[str, Any]

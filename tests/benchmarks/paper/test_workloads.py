@@ -4,9 +4,10 @@ from statistics import fmean
 import pytest
 
 from benchmarks.paper.workloads import CONFIGS, accuracies, write_configs
-from migrator.config import Config, read_config
+from migrator.config.reading import read_config
+from migrator.config.sections import Config
 from migrator.execution.ahead import plan_through
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from tests.seeds import daily
 
 # The paper's Table 4: Model-1, its data set, Model-2, its data set. Model-1 is asked by the Alibaba trace, Model-2 by

@@ -19,7 +19,7 @@ from benchmarks.speed.problems import (
     tasks,
     trace_problem,
 )
-from migrator.config import PlannerConfig
+from migrator.config.sections import PlannerConfig
 from planner.feasibility import infeasibility
 from planner.files.problem_file import problem_to_json
 from planner.plan import Lifetime, MigPlan, Status

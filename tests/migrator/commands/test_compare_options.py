@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.comparison import matches_of
-from migrator.config import read_config
+from migrator.comparison.matches import matches_of
+from migrator.config.reading import read_config
 from migrator.errors import ConfigError
 from workloads.profiles.table import shipped_profiles
 

@@ -91,7 +91,7 @@ WRITTEN = {
     "whatif out": "whatif CONFIG --vary load=x1 --out FILE.json",
     "whatif plot": "whatif CONFIG --vary load=x1 --plot FILE",
 }
-"""The same of what is written; it may be a pipe, a device or a new file, see ``tests/migrator/test_outputs.py``."""
+"""The same of what is written; it may be a pipe, a device or a new file: ``terminal/test_outputs.py``."""
 
 NO_FILE = {
     *("assert layout", "apply layout", "diff layout", "docs page", "init example", "layouts profiles"),

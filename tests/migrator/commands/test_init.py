@@ -10,8 +10,8 @@ import pytest
 
 from migrator.commands.docs import pages
 from migrator.commands.init import examples
-from migrator.config import read_config
-from migrator.inputs import assemble
+from migrator.config.reading import read_config
+from migrator.inputs.assembly import assemble
 from planner.files.problem_file import read_problem
 from workloads.profiles.pool_points import JointPoints
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from migrator.config import config_yaml, read_config, validate_config
+from migrator.config.reading import config_yaml, read_config, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.replay import replayed
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.records import Wall
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy
 from tests.migrator.conftest import SMALL, changed
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from migrator.comparison import Fairness, simulated
+from migrator.comparison.matches import Fairness, simulated
 from migrator.execution.loop import View
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log import records as recorded
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.runlog import ReadLog
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.policies.policy import AnyPolicy
 from workloads.serving.tally import Totals
 

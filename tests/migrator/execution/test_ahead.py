@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.execution.ahead import plan_through
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.instances import Instances
 from migrator.execution.reposing import RunCheck
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.records import Cause, Measured, PlanKept, PlanRevised, WindowStarted
 from migrator.log.runlog import EVENTS_FILE, ReadLog
 from planner.errors import EngineError

@@ -12,16 +12,16 @@ from executor.gpu import GpuInstance
 from executor.mig import Placement
 from executor.reconcile import Patience
 from executor.sim import Faults, SimGpu
-from migrator.config import Config
+from migrator.config.sections import Config
 from migrator.execution import applier
 from migrator.execution.applier import Backend
 from migrator.execution.posing import tenants_that_run
 from migrator.execution.simulated import SimWorkers
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
 from migrator.log import records as recorded
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog
-from migrator.setting import Setting
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_seams import logged
 

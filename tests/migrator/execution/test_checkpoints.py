@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.execution.happenings import Failed, Happening
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from planner.problem import Owner, Task

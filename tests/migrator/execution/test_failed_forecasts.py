@@ -15,17 +15,17 @@ from rich.console import Console
 from forecaster.ewma import Ewma
 from forecaster.forecast import FloatArray, Forecast
 from forecaster.registry import make_forecaster
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.loop import Loop
 from migrator.execution.reposing import RunCheck
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log import records as recorded
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from migrator.views.report import print_report
 from tests.migrator.conftest import SMALL, changed
 from tests.seeds import daily

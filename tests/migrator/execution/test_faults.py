@@ -17,12 +17,12 @@ from executor.errors import InsufficientResourcesError
 from executor.gpu import GpuInstance
 from executor.mig import Placement
 from executor.sim import SimGpu
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.execution.applier import Backend
 from migrator.execution.loop import Loop
 from migrator.execution.posing import tenants_that_run
 from migrator.execution.simulated import SimWorkers, simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.report import Figures, report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log

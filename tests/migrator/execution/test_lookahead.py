@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from forecaster.registry import HINDSIGHT
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.errors import ConfigError
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.windows import Opening
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log import records as recorded
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, log_in
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.errors import PolicyError
 from planner.policies.registry import POLICIES, policy_of
 from tests.migrator.conftest import SMALL, changed

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from migrator.comparison import matches_of, score_of
-from migrator.config import read_config
-from migrator.inputs import assemble
+from migrator.comparison.matches import matches_of, score_of
+from migrator.config.reading import read_config
+from migrator.inputs.assembly import assemble
+from migrator.inputs.provenance import MEASURED_JITTER, provenance
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, read_log
-from migrator.provenance import MEASURED_JITTER, provenance
 from planner.policies.ekya import Ekya
 from planner.policies.whole import Whole
 from tests.migrator.execution.simulation import Assembled, run_of

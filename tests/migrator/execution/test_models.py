@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.config import DecisionConfig, validate_config
+from migrator.config.reading import validate_config
+from migrator.config.sections import DecisionConfig
 from migrator.execution.models import (
     STILL,
     AccuracyHistory,
@@ -19,10 +20,10 @@ from migrator.execution.models import (
     unseen,
     windows_ahead,
 )
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
 from migrator.log import records as recorded
 from migrator.log.records import Outlook
-from migrator.setting import Setting
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.simulation import run_of

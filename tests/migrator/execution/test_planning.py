@@ -5,14 +5,14 @@ from itertools import product
 
 import pytest
 
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.errors import InfeasibleError
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving, require_plan, with_begun, with_ends
 from migrator.execution.windows import PlannedWindow
-from migrator.inputs import assemble
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from planner.partition import Judged
 from planner.plan import Lifetime, Rule, Status
 from planner.problem import Owner, Reconfiguration, Task

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.execution.happenings import Failed, Happening, Ready
 from migrator.execution.loop import Loop, log_of
 from migrator.execution.parts import jitter_of
 from migrator.execution.reposing import RunCheck
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log import records
 from migrator.log.account import accounts
 from migrator.log.changes import changes_in
 from migrator.log.runlog import EVENTS_FILE, ReadLog
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.policies.ours import Migrator
 from planner.policies.policy import Policy
 from planner.policies.registry import policy_of

@@ -6,15 +6,15 @@ import pytest
 
 from executor.catalogue import gpu_model
 from executor.mig import Placement
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.posing import N_REMEMBERED, Starts, posed, shifted, state_of
 from migrator.execution.windows import state_after
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
 from migrator.log import records as recorded
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog
-from migrator.setting import Setting
 from planner.build import WarmUps, documented_warm_ups
 from planner.plan import Lifetime, MigPlan, Status
 from planner.policies.registry import policy_of

@@ -25,7 +25,7 @@ from executor.mig import Layout, OwnedLayout, Placement
 from executor.opening import open_gpu
 from executor.reconcile import Outcome, Reconciler
 from executor.sim import SimGpu
-from migrator.config import Config
+from migrator.config.sections import Config
 from migrator.errors import StoppedError
 from migrator.execution.applier import Applier, Backend
 from migrator.execution.changes import Change

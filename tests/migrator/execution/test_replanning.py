@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.execution.instances import Instances
 from migrator.execution.loop import View
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.records import Change, PlanRevised, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog

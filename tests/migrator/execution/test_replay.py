@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.errors import LogError
 from migrator.execution.loop import Loop
 from migrator.execution.replay import Replayed
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import EVENTS_FILE, RunLog, log_in

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from executor.catalogue import gpu_model
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.posing import shifted
 from migrator.execution.replay import Replayed
 from migrator.execution.reposing import CheckedPlan, RunCheck, seen_in
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from migrator.views.as_json import checked_plan_to_json

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from migrator.config import read_config
+from migrator.config.reading import read_config
 from migrator.execution.accounts import QueueAccounts
 from migrator.execution.requests import Ledger, SimulatedQueues
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving.requests import Outcomes, Requests
 from workloads.serving.servers import AccuracyTimeline, Server

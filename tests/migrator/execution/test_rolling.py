@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from forecaster.forecast import Forecast
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.errors import ConfigError
 from migrator.execution import instances
 from migrator.execution.foresight import Foresight
@@ -32,7 +32,7 @@ from migrator.execution.reposing import CheckedPlan, RunCheck
 from migrator.execution.rolling import Rolling
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.windows import Opening, Replan
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.records import Cause, Kept
 from migrator.log.report import report_of

@@ -23,21 +23,22 @@ from executor.errors import InsufficientResourcesError
 from executor.gpu import GpuInstance
 from executor.mig import Placement
 from executor.sim import SimGpu
-from migrator.comparison import Fairness, matches_of, score_of
-from migrator.config import Config, config_yaml
+from migrator.comparison.matches import Fairness, matches_of, score_of
+from migrator.config.reading import config_yaml
+from migrator.config.sections import Config
 from migrator.execution.applier import MAX_STARTS, Backend
 from migrator.execution.changes import FULLY, Training
 from migrator.execution.happenings import Failed, Finished, Happening, Ready
 from migrator.execution.loop import Loop, View
 from migrator.execution.posing import tenants_that_run
 from migrator.execution.simulated import SimWorkers, simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import Hindsight, RecordedTraffic
 from migrator.log import records as recorded
 from migrator.log.account import accounts
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, read_log
-from migrator.setting import Setting
-from migrator.traffic import Hindsight, RecordedTraffic
 from planner.policies.policy import AnyPolicy
 from planner.policies.registry import POLICIES, policy_of
 from planner.problem import Owner, Task

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import pytest
 
-from migrator.comparison import matches_of, score_of
-from migrator.config import read_config
-from migrator.inputs import assemble
+from migrator.comparison.matches import matches_of, score_of
+from migrator.config.reading import read_config
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.account import Account
 from planner.errors import EngineError

@@ -26,7 +26,7 @@ from executor.errors import GpuError
 from executor.journal import Journal
 from executor.nvml import NvmlGpu
 from executor.sim import SimGpu
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.execution.applier import Applier, Backend
 from migrator.execution.loop import Loop
 from migrator.execution.parts import parts_on_instances
@@ -34,7 +34,7 @@ from migrator.execution.real import RealGpu
 from migrator.execution.requests import SimulatedQueues
 from migrator.execution.simulated import SimWorkers
 from migrator.execution.watch import NoAnswerError
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.changes import INFERENCE, Instance, changes_in
 from migrator.log.report import Report, report_of

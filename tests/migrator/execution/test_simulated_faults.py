@@ -12,10 +12,10 @@ from msgspec import to_builtins
 
 from executor.errors import DriverError, InUseError, RetryableGpuError
 from executor.gpu import Gpu
-from migrator.config import read_config
+from migrator.config.reading import read_config
 from migrator.execution.applier import Backend
 from migrator.execution.simulated import simulated_backend
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.runlog import read_log
 
 Opened = Callable[[dict[str, Any]], Backend]

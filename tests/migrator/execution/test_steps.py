@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from tests.migrator.conftest import SMALL, changed

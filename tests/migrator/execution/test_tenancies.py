@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.errors import LogError, MigratorError
 from migrator.execution.loop import Loop
 from migrator.execution.parts import Parts
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.tenancies import Tenancy
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log import records
 from migrator.log.runlog import ReadLog, RunLog, bytes_of_log, log_in, read_log
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.by_hand import inference, plan_of
 from planner.plan import MigPlan
 from planner.policies.ours import Migrator

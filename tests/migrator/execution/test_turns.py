@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.config import read_config
+from migrator.config.reading import read_config
 from migrator.errors import ConfigError
-from migrator.estimates import service_factors
 from migrator.execution.happenings import Trained
 from migrator.execution.turns import Turns
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.estimates import service_factors
 from migrator.log import records as recorded
 from planner.arrays import Floats
 from planner.policies.policy import Knows

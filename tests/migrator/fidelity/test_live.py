@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from executor.extras import install
-from migrator.config import config_yaml, validate_config
+from migrator.config.reading import config_yaml, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
 from migrator.fidelity.live import (
@@ -32,7 +32,7 @@ from migrator.fidelity.live import (
     total_of,
     verdict_of,
 )
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from migrator.log.live import LiveFacts
 from migrator.log.records import Finished, WindowFinished
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log

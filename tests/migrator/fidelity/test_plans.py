@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from forecaster.forecast import Forecast
-from migrator.config import read_config, validate_config
+from migrator.config.reading import read_config, validate_config
 from migrator.execution.ahead import plan_through
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.planning import Solving, plan_window
 from migrator.execution.windows import Opening, PlannedWindow
 from migrator.fidelity.plans import Promise, WindowFidelity, expected_by_step, measured
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.log import records as recorded
 from migrator.log.runlog import read_log
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
 from planner.problem import PhysicalState
 from planner.unavailable import Unavailable
 from tests.migrator.conftest import SMALL, changed

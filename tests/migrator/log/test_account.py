@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.comparison import matches_of, score_of, standings, told_apart, with_hindsight
-from migrator.config import read_config
+from migrator.comparison.matches import matches_of, score_of, standings, told_apart, with_hindsight
+from migrator.config.reading import read_config
 from migrator.log.account import Account, accounts, waits_for_others
 from migrator.log.runlog import ReadLog
 from tests.migrator.log import records

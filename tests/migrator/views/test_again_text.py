@@ -2,8 +2,8 @@
 
 import pytest
 
-from migrator.config import ArrivalsConfig
-from migrator.traffic import Origin
+from migrator.config.sections import ArrivalsConfig
+from migrator.inputs.traffic import Origin
 from migrator.views.traffic import again_text
 from workloads.traffic.scaling import Recorded, Scale, ScaleMethod
 

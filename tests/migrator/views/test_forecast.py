@@ -10,7 +10,7 @@ from rich.console import Console
 
 from forecaster.ewma import Ewma
 from forecaster.forecast import FloatArray
-from migrator.evaluation import Evaluation, Methods, Series, Terms, evaluate
+from migrator.comparison.forecasts import Evaluation, Methods, Series, Terms, evaluate
 from migrator.views.forecast import (
     ShownForecast,
     evaluations_to_html,

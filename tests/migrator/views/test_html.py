@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.comparison import Fairness, MatchScore, standings
+from migrator.comparison.matches import Fairness, MatchScore, standings
 from migrator.errors import MigratorError
 from migrator.log.account import Account, SecondAccounts
 from migrator.log.records import Assumed

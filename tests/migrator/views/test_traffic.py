@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from migrator.config import read_config
-from migrator.inputs import assemble
+from migrator.config.reading import read_config
+from migrator.inputs.assembly import assemble
 from migrator.views.traffic import print_load_of_segments, print_traffic, traffic_lines
 from tests.migrator.conftest import WriteConfig
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.views.whatif import answer_lines, print_sweep
 from migrator.whatif.grid import Grid, Variation
 from migrator.whatif.search import Condition, Found, Verdict, by_size, read_search

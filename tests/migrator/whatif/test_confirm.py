@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.whatif.confirm import N_SEEDS, TOLERANCE, Confirmed, Kept, Trial, confirm, share_kept
 from migrator.whatif.grid import Choice
 from migrator.whatif.search import Condition, Found, Verdict, by_size, find, number_of, read_search

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from executor.catalogue import gpu_model_names
-from migrator.config import Config, validate_config
+from migrator.config.reading import validate_config
+from migrator.config.sections import Config
 from migrator.errors import GridError
 from migrator.whatif.grid import Choice, Factor
 from migrator.whatif.search import (

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migrator.config import Config, validate_config
+from migrator.config.reading import validate_config
+from migrator.config.sections import Config
 from migrator.errors import ConfigError, GridError
 from migrator.execution.ahead import plan_through
 from migrator.execution.planning import Solving
-from migrator.inputs import assemble
-from migrator.setting import Setting
-from migrator.traffic import RecordedTraffic
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import RecordedTraffic
 from migrator.whatif.grid import read_grid
 from migrator.whatif.sweep import Case, PointOutcome, best_of, cases_of, check, outcome_of, unmoved
 from planner.build import documented_warm_ups

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.parallel import Processes
+from migrator.terminal.parallel import Processes
 from workloads.errors import TraceError
 from workloads.traffic import trace_store
 from workloads.traffic.trace_file import Reading, TraceFormat

@@ -10,10 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from executor.errors import GpuError
-from migrator.config import RetrainingConfig, read_config
+from migrator.config.reading import read_config
+from migrator.config.sections import RetrainingConfig
 from migrator.errors import ConfigError, LiveError
-from migrator.estimates import as_estimated
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
+from migrator.inputs.estimates import as_estimated
 from workloads.learning.profiler import Found, Measured, Prepared, Refused
 
 pytest.importorskip("zmq")

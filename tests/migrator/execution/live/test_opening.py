@@ -14,11 +14,11 @@ from workloads.serving.requests import Requests
 
 pytest.importorskip("zmq")
 
-from migrator.config import validate_config
+from migrator.config.reading import validate_config
 from migrator.errors import ConfigError, ExitCode, exit_code_of
 from migrator.execution.live.opening import AGAIN_S, GRACE_S, LiveQueues, _refuse_unserved
 from migrator.execution.live.site import Site
-from migrator.inputs import assemble
+from migrator.inputs.assembly import assemble
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.table import shipped_profiles, text_of
 

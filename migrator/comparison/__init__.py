@@ -1,0 +1,1 @@
+"""Comparing: policies on the same requests, forecasters on the same arrivals."""

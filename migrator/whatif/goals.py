@@ -1,0 +1,111 @@
+"""Goals of ``--keep``: what a run, or the first policy of a comparison, has *kept* of a share that was asked for.
+
+Conditions are those of ``whatif``, which says what plans promise of them; here they are held against what was counted.
+All requests count alike, as in a report's totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from migrator.errors import MissedGoalError
+from migrator.whatif.search import Condition, read_conditions
+from workloads.serving.tally import Totals
+
+if TYPE_CHECKING:  # a command has one of these
+    from migrator.comparison.matches import MatchScore
+    from migrator.log.report import Report
+
+_EPS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A condition, and what was kept of it.
+
+    Attributes:
+        condition: What was to be kept.
+        requests: Of how many requests.
+        share: What was kept, from 0 to 1; ``None`` without requests.
+        reason: Why it is missed whatever was counted; ``None`` if the share decides.
+        is_simulated: Whether requests and workers were.
+    """
+
+    condition: Condition
+    requests: int
+    share: float | None
+    reason: str | None
+    is_simulated: bool
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all of the run shows that it was kept."""
+        return self.reason is None and self.share is not None and self.condition.spare(self.share) >= -_EPS
+
+
+def conditions_of(keep: Sequence[str] | None, tenant_names: Sequence[str]) -> tuple[Condition, ...]:
+    """The conditions of ``--keep`` arguments; none where it is not given.
+
+    Raises:
+        GridError: One is no condition, or of an unknown figure or tenant, or of no share.
+    """
+    return read_conditions(keep, tenant_names) if keep else ()
+
+
+def goals_of_run(report: Report, conditions: Iterable[Condition]) -> tuple[Goal, ...]:
+    """What the run kept of each condition; of one that is not whole, nothing."""
+    reason = _why_not_whole(report)
+    found = []
+    for one in conditions:
+        figures = report.total if one.tenant is None else report.tenants.get(one.tenant)
+        totals = Totals() if figures is None else figures.requests
+        found.append(
+            _goal(one, totals.arrivals, _kept(one, totals.correct, totals.in_time), reason, report.header.simulated)
+        )
+    return tuple(found)
+
+
+def _why_not_whole(report: Report) -> str | None:
+    if report.ending != "finished":
+        return "the run was interrupted" if report.ending == "interrupted" else "the run has not ended"
+    if report.live is not None and report.live.is_void:
+        return f"the run is void: {report.live.void_because}"
+    void = [window.window for window in report.windows if window.is_void]
+    return f"void: window{'s' if len(void) > 1 else ''} {', '.join(map(str, void))}" if void else None
+
+
+def goals_of_policy(scores: Sequence[MatchScore], conditions: Iterable[Condition]) -> tuple[Goal, ...]:
+    """What the first policy kept of each condition, over all segments and workloads together."""
+    own = [score for score in scores if score.policy == scores[0].policy]
+    found = []
+    for one in conditions:
+        accounts = [each for score in own for name, each in score.accounts.items() if one.tenant in (None, name)]
+        arrivals, correct, in_time = (
+            round(sum(float(getattr(each, key).sum()) for each in accounts))
+            for key in ("arrivals", "goodput", "in_time")
+        )
+        found.append(_goal(one, arrivals, _kept(one, correct, in_time), None, is_simulated=True))
+    return tuple(found)
+
+
+def _kept(condition: Condition, correct: int, in_time: int) -> int:
+    return correct if condition.metric == "goodput" else in_time
+
+
+def _goal(condition: Condition, requests: int, kept: int, reason: str | None, is_simulated: bool) -> Goal:
+    whose = "" if condition.tenant is None else f" of {condition.tenant}"
+    nothing = None if requests else f"no requests{whose} arrived"
+    return Goal(condition, requests, kept / requests if requests else None, reason or nothing, is_simulated)
+
+
+def require_kept(goals: Iterable[Goal]) -> None:
+    """Raise unless all were kept; for the end of a command, when all else is written.
+
+    Raises:
+        MissedGoalError: Names those that were missed.
+    """
+    missed = [str(goal.condition) for goal in goals if not goal.is_kept]
+    if missed:
+        raise MissedGoalError(f"not kept: {', '.join(missed)}")
