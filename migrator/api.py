@@ -252,10 +252,6 @@ class WindowPlan:
 
     planned: PlannedWindow
 
-    def __repr__(self) -> str:
-        """One line; ``planned`` has all of it."""
-        return f"WindowPlan(window={self.planned.window}, plan={self.planned.plan!r})"
-
     def to_frame(self) -> pd.DataFrame:
         """Its :meth:`instances` as a ``pandas.DataFrame``."""
         return self.instances().to_frame()

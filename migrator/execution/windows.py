@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from forecaster.forecast import FloatArray, Forecast
 from migrator.inputs.estimates import Estimate
@@ -95,13 +95,13 @@ class PlannedWindow:
 
     window: int
     plan_from_step: int
-    forecast: Forecast
-    problem: Problem
+    forecast: Forecast = field(repr=False)
+    problem: Problem = field(repr=False)
     plan: MigPlan
-    verification: Verification | None
+    verification: Verification | None = field(repr=False)
     rejected: MigPlan | None = None
-    pools: tuple[PoolTerms, ...] = ()
-    judged: tuple[Judged, ...] = ()
+    pools: tuple[PoolTerms, ...] = field(default=(), repr=False)
+    judged: tuple[Judged, ...] = field(default=(), repr=False)
 
     @property
     def is_planned(self) -> bool:

@@ -80,7 +80,7 @@ def test_values_print_as_one_line_and_become_frames(write_config: WriteConfig, t
     plan = migrator.plan(config)
     run = migrator.run(config, out=tmp_path / "run")
     table = migrator.compare(config, policies=["migrator", "static"])
-    for value in (plan, plan.planned.plan, run, table):
+    for value in (plan, plan.planned, plan.planned.plan, run, table):
         assert len(repr(value)) < 300
         assert "\n" not in repr(value)
     assert f"objective={plan.objective!r}" in repr(plan)
