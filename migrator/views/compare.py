@@ -18,7 +18,7 @@ from migrator.views.fitted import stacked
 from migrator.views.palette import shown
 from migrator.views.sentences import assumed_lines
 
-_HEADINGS = ("goodput %", "SLO %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
+_HEADINGS = ("goodput %", "in time %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
 
 
 def by_workload(scores: Sequence[MatchScore]) -> dict[str, list[MatchScore]]:

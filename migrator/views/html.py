@@ -284,7 +284,7 @@ def _standing_text(title: str, item: Standing, reference: str) -> str:
     for name, pct in (
         ("goodput", total.goodput_pct),
         ("in time", total.slo_attainment_pct),
-        ("right, of the answered", total.accuracy_pct),
+        ("accuracy", total.accuracy_pct),
     ):
         if pct is not None:
             lines.append(f"{name} {pct:.2f} %")

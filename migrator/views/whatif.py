@@ -37,7 +37,7 @@ def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, conf
     with_it = ", salvage counted" if salvage else ""
     console.print(
         f"{planned}. goodput: requests in time and correct, and their share of the expected arrivals; {salvage}"
-        f"SLO %: requests in time, of the same; gap: to what no plan exceeds by the certificate{with_it}, claimed: "
+        f"in time: correct or not, of the same; gap: to what no plan exceeds by the certificate{with_it}, claimed: "
         f"by the engine's word; solve: with all processes at work{retrains}.",
         style="dim",
     )
@@ -189,7 +189,7 @@ def _print_table(sweep: Sweep, console: Console, found: Found | None) -> bool:
     console.print(table)
     left_out = [] if shows_claims else ["claimed gaps"]
     if any(outcome.tenants for outcome in sweep.outcomes):
-        left_out += (["tenants", "retrainings"], ["tenants' SLO %", "retrainings"], ["retrainings"], [])[n_tenant_cells]
+        left_out += (["tenants", "retrainings"], ["shares in time", "retrainings"], ["retrainings"], [])[n_tenant_cells]
     if left_out:
         what = " and ".join((", ".join(left_out[:-1]), left_out[-1])) if len(left_out) > 1 else left_out[0]
         console.print(f"{what} are left out for want of width; --json and --out have them", style="dim")
@@ -207,14 +207,14 @@ def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None, *, shows_clai
     table.add_column("status", overflow="fold")
     salvage = ("salvage",) if _counts_salvage(sweep.outcomes) else ()
     claims = ("claimed\ngap %",) if shows_claims else ()
-    for heading in ("goodput", "\n%", *salvage, "SLO\n%", "gap\n%", *claims, "solve\ns"):
+    for heading in ("goodput", "\n%", *salvage, "in\ntime\n%", "gap\n%", *claims, "solve\ns"):
         table.add_column(heading, justify="right", overflow="fold")
     names = _tenant_names(sweep)
     for name in names:
         if n_tenant_cells > 0:
             table.add_column(f"{escape(name)}\n%", justify="right")
         if n_tenant_cells > 1:
-            table.add_column("SLO\n%", justify="right")
+            table.add_column("in\ntime\n%", justify="right")
         if n_tenant_cells > 2:
             table.add_column("\nretrains")
     best = _best(sweep, found)
