@@ -114,7 +114,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
     return run
 
 
-class _Inline(AbstractContextManager["_Inline", None]):
+class Inline(AbstractContextManager["Inline", None]):
     """Stands for ``Processes``: all is done in this process, which has everything loaded."""
 
     def __init__(self, _: int, prepare: Callable[[], None] | None = None) -> None:
@@ -132,4 +132,4 @@ class _Inline(AbstractContextManager["_Inline", None]):
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """``compare`` and ``whatif`` start no processes, each of which takes over a second to load what it needs."""
     for name in ("compare", "whatif"):
-        monkeypatch.setattr(f"migrator.commands.{name}.Processes", _Inline)
+        monkeypatch.setattr(f"migrator.commands.{name}.Processes", Inline)
