@@ -128,8 +128,8 @@ def test_the_log_has_notes_only_where_there_are_any(config_on: Callable[..., Pat
 
 
 def test_why_a_window_is_planned_anew_is_told_as_it_happens(call, write_config) -> None:
-    others = [{"placement": "1g.10gb@0", "from_s": 70, "to_s": 100}]
+    others = [{"placement": "1g.10gb@0", "to_s": 70}]
     code, _, err = call("run", write_config({"simulation.others": others}), "--verbose")
     told = [line.partition(": planned in ")[0] for line in err.splitlines() if ": planned in " in line]
     assert code == 0
-    assert told[-2:] == ["window 1, 1g.10gb@0 taken by others", "window 1, 1g.10gb@0 left by others"]
+    assert told[-2:] == ["window 1", "window 1, 1g.10gb@0 left by others"]
