@@ -1,9 +1,9 @@
-"""Where simulated and real part, and what the loop knows of either side.
+"""Where simulated and real part: what the loop knows of either side.
 
-Three seams: :class:`migrator.inputs.traffic.Traffic` (what arrives), :class:`Workers` (who serves and trains) and
-:class:`Sharing` (what a policy's answer becomes on the GPU). None of them says to the loop what will be. A worker that
-was started is ready when a :class:`Ready` says so, and a retraining ends with a :class:`Finished`; either may never
-come.
+Here are :class:`Workers` (who serves and trains), :class:`Sharing` (what a policy's answer becomes on the GPU) and
+:class:`Accounts` (what became of requests); the other seams are :class:`migrator.inputs.traffic.Traffic`,
+:class:`migrator.execution.models.Models` and :class:`executor.gpu.Gpu`. None of them tells the loop the future. A
+worker is ready when a :class:`Ready` says so, and a retraining ends with a :class:`Finished`; either may never come.
 """
 
 from __future__ import annotations
