@@ -360,7 +360,7 @@ def _carry_on(
     n_planned, n_settled = len(stands.of(WindowStarted)), len(stands.of(WindowFinished))
     how_far = f"up to window {n_planned - 1}" if n_planned else "up to its begin"
     left_out = f"; left out: {log.left_out}" if log.left_out else ""
-    note(f"carried out again {how_far}, to check the log's {len(stands.entries)} records, and then on{left_out}")
+    note(f"carried out again {how_far}, to check the log's {len(stands.entries):,} records, and then on{left_out}")
     with closing(view_of(setting.config, setting.gpu.memory_slices, console, n_planned, n_settled)) as view:
         carry_out(
             setting,

@@ -71,12 +71,12 @@ def scaling_text(method: str, factor: float, smooth_s: int | None) -> str:
         case "thin" if factor == 1:
             return "replayed as recorded"
         case "thin":
-            return f"thin × {factor:.4g}: requests are left out at random"
+            return f"thin × {factor:,.4g}: requests are left out at random"
         case "copies":
-            return f"copies × {factor:.4g}: each copy at a time of its own inside the second"
+            return f"copies × {factor:,.4g}: each copy at a time of its own inside the second"
         case _:
             bursts = "bursts" if smooth_s is None else f"bursts within {smooth_s} s"
-            return f"{method} × {factor:.4g}: {bursts} are redrawn"
+            return f"{method} × {factor:,.4g}: {bursts} are redrawn"
 
 
 def derived_profiles(derived: Mapping[str, str]) -> str:

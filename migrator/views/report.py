@@ -160,7 +160,7 @@ def _tenant_line(tenant: Tenant) -> str:
 def _origin(source: str, scale: Scale) -> str:
     """Where the requests come from: a rate, of which all are drawn, or a trace and what became of it."""
     if source.startswith("poisson "):
-        return f"{source}, drawn × {scale.factor:.4g}"
+        return f"{source}, drawn × {scale.factor:,.4g}"
     return f"trace {source}, {scaling_text(scale.method, scale.factor, scale.smooth_s)}"
 
 

@@ -69,7 +69,7 @@ def _source_text(origin: Origin) -> str:
 
 def _scale_text(origin: Origin) -> str:
     if origin.recorded is None:
-        return f"drawn × {origin.scale.factor:.4g}"
+        return f"drawn × {origin.scale.factor:,.4g}"
     text = scaling_text(origin.scale.method.value, origin.scale.factor, origin.scale.smooth_s)
     is_as_recorded = origin.scale.method is ScaleMethod.THIN
     return f"{text}, at times drawn inside the second" if is_as_recorded and not origin.recorded.has_times else text

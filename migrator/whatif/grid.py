@@ -183,7 +183,7 @@ def read_grid(arguments: Sequence[str]) -> Grid:
             )
     n_points = math.prod(len(variation.choices) for variation in variations)
     if n_points > MAX_POINTS:
-        raise GridError(f"--vary: the grid has {n_points} points; at most {MAX_POINTS} are allowed")
+        raise GridError(f"--vary: the grid has {n_points:,} points; at most {MAX_POINTS:,} are allowed")
     return Grid(variations)
 
 
@@ -203,7 +203,7 @@ def _read_variation(argument: str) -> Variation:
         raise GridError(f"--vary {shown(name)}: {key} is no key of a single tenant; those are {of_tenants}")
     n_values = texts.count(",") + 1
     if n_values > MAX_VALUES:
-        raise GridError(f"--vary {shown(name)}: {n_values} values are given; at most {MAX_VALUES} are allowed")
+        raise GridError(f"--vary {shown(name)}: {n_values:,} values are given; at most {MAX_VALUES:,} are allowed")
     choices: list[Choice] = []
     for text in map(str.strip, texts.split(",")):
         choice = choice_of("--vary", key, tenant or None, text)

@@ -184,7 +184,7 @@ def _check_number(source: Source, scale: Scale, span: Span, window_s: int) -> No
     if n_requests > MAX_REQUESTS:
         raise TraceError(
             f"arrivals: {n_requests:.3g} requests would come in {window_s} s, at a scale factor of "
-            f"{scale.factor:.4g}; at most {MAX_REQUESTS} a tenant and window are simulated"
+            f"{scale.factor:,.4g}; at most {MAX_REQUESTS:,} a tenant and window are simulated"
         )
 
 

@@ -223,7 +223,7 @@ BAD_SEARCHES = [
         "another key, with one value, is needed",
     ),
     (["--find", "max:load", "--keep", "goodput>=0.5", "--vary", "load=x2"], "another key, with one value, is needed"),
-    (["--vary", "load=" + ",".join(f"x{n}" for n in range(1, 12_001))], "12000 values are given; at most 1000 are"),
+    (["--vary", "load=" + ",".join(f"x{n}" for n in range(1, 12_001))], "12,000 values are given; at most 1,000 are"),
 ]
 
 

@@ -74,8 +74,8 @@ BAD = [
     (["engine=magic"], "one of "),
     (["load=x1,x1.0"], "x1 is given twice"),
     (["a.load=x1", "a.load=x2"], "--vary a.load is given 2 times"),
-    (["load=" + ",".join(f"x{n}" for n in range(1, 12_001))], "--vary load: 12000 values are given; at most 1000"),
-    ([f"window={','.join(map(str, range(101)))}", f"tenants={','.join(map(str, range(1, 101)))}"], "10100 points"),
+    (["load=" + ",".join(f"x{n}" for n in range(1, 12_001))], "--vary load: 12,000 values are given; at most 1,000"),
+    ([f"window={','.join(map(str, range(101)))}", f"tenants={','.join(map(str, range(1, 101)))}"], "10,100 points"),
 ]
 
 
