@@ -21,6 +21,7 @@ from rich.table import Table
 from forecaster.forecast import Forecaster
 from migrator.comparison.forecasts import Evaluation, Scored, Series, Terms, evaluate, methods_of, read_series, scored
 from migrator.views.forecast import evaluations_to_json, methods_table, print_evaluations
+from migrator.views.table import Column
 
 SHIPPED = ("azure-conv", "azure-code", "alibaba-servegen")
 """The others are shorter than a window and its history."""
@@ -68,22 +69,29 @@ def worst_lead(name: str, found: Mapping[str, Scored]) -> tuple[int, float]:
     return max(behind.items(), key=lambda item: item[1])
 
 
+def behind_pct(name: str, found: Mapping[str, Scored]) -> float:
+    """How far a method's mean over leads is from the best one's."""
+    return 100 * (mean_over_leads(found[name]) / min(map(mean_over_leads, found.values())) - 1)
+
+
 def behind_table(evaluations: Sequence[Evaluation]) -> Table:
-    """How far each method's mean over leads is from the best one's, trace by trace, in percent."""
+    """How far each method is from the best one, trace by trace, in percent."""
     each = [scored([one]) for one in evaluations]
-    names = list(dict.fromkeys(name for found in each for name in found))
-    behind: dict[str, list[float]] = {name: [] for name in names}
-    columns = []
-    for evaluation, found in zip(evaluations, each, strict=True):
-        least = min(map(mean_over_leads, found.values()))
-        cells = dict.fromkeys(names, "–")
-        for name, own in found.items():
-            behind[name].append(100 * (mean_over_leads(own) / least - 1))
+
+    def of_trace(evaluation: Evaluation, found: Mapping[str, Scored]) -> Column[str]:
+        def text(name: str) -> str:
             lead, share = worst_lead(name, found)
-            cells[name] = f"{behind[name][-1]:.1f} ({lead} s: {100 * share:.0f})"
-        columns.append((Path(evaluation.series.name).name, list(cells.values())))
-    means = [f"{np.mean(own):.1f}" if len(own) == len(each) else "–" for own in behind.values()]
-    return methods_table("behind the best, % (worst lead)", names, [*columns, ("mean", means)])
+            return f"{behind_pct(name, found):.1f} ({lead} s: {100 * share:.0f})"
+
+        trace = Path(evaluation.series.name).name
+        return Column(trace, get=lambda name: text(name) if name in found else None, heading=trace)
+
+    def mean_pct(name: str) -> float | None:
+        own = [behind_pct(name, found) for found in each if name in found]
+        return sum(own) / len(own) if len(own) == len(each) else None
+
+    columns = [*map(of_trace, evaluations, each), Column("mean", form=".1f", get=mean_pct)]
+    return methods_table("behind the best, % (worst lead)", {name: name for found in each for name in found}, columns)
 
 
 def seconds_for_tenants(method: Forecaster, series: Series) -> float:

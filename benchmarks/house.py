@@ -38,7 +38,7 @@ PACKAGES = ("executor", "forecaster", "workloads", "planner", "migrator", "bench
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "executor": ("executor/",),
     "forecaster, its commands and views": (
-        *("forecaster/", "migrator/commands/forecast", "migrator/views/forecast", "migrator/views/fitted"),
+        *("forecaster/", "migrator/commands/forecast", "migrator/views/forecast"),
         "migrator/comparison/forecasts",
     ),
     "workloads: live, learning": (

@@ -14,29 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from migrator.views.figures import FIGURES, OUTCOMES, TENANTS, TOTALS
+from migrator.views.table import in_json
+
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
     from executor.mig import GpuModel
-    from migrator.comparison.matches import MatchScore, Standing
+    from migrator.comparison.matches import MatchScore
     from migrator.execution.reposing import CheckedPlan
     from migrator.fidelity.live import FidelityVerdict, LiveFidelity, Nearness
     from migrator.log.diff import Diff
     from migrator.log.live import LiveFacts
-    from migrator.log.report import Figures, Percentile, Report, WindowReport
+    from migrator.log.report import Figures, Report, WindowReport
     from migrator.log.surprise import Surprise
     from migrator.log.trouble import Trouble
     from migrator.whatif.confirm import Confirmed, Trial
     from migrator.whatif.goals import Goal
     from migrator.whatif.grid import Choice, Point
     from migrator.whatif.search import Found
-    from migrator.whatif.sweep import PointOutcome, Sweep, TenantOutcome
+    from migrator.whatif.sweep import PointOutcome, Sweep
     from planner.attainment import Attainment
     from planner.explain import Explanation, LayoutChoice
     from planner.verify import Verification
-    from workloads.serving.tally import Totals
 
 Json = dict[str, Any]
 
-_SHARES = ("goodput_pct", "slo_attainment_pct", "accuracy_pct")
 _DIGITS = 6
 """After the decimal point, of a report's figures."""
 
@@ -121,20 +122,7 @@ def _figures_of_all(part: Report | WindowReport) -> Json:
 
 
 def _figures(figures: Figures) -> Json:
-    requests, times = figures.requests, ("outage_s", "capacity_lost_s", "late_ready_s")
-    return _rounded(
-        _picked(requests, "arrivals", "in_time", "late", "dropped")
-        | {"goodput": requests.correct}
-        | _picked(requests, *_SHARES)
-        | _picked(figures, "forecast_error_pct")
-        | _percentile("p50", figures.p50)
-        | _percentile("p99", figures.p99)
-        | _picked(figures, "reconfigurations", "retrainings", *times)
-    )
-
-
-def _percentile(name: str, found: Percentile) -> Json:
-    return {f"{name}_ms": found.ms, f"{name}_over_slo": found.is_over_slo, f"{name}_answered_ms": found.answered_ms}
+    return _rounded(in_json(FIGURES, figures))
 
 
 def diff_to_json(diff: Diff) -> Json:
@@ -198,7 +186,7 @@ def comparison_to_json(
     """Every score, the standings by workload and over all of them, and what the first policy was to keep."""
     from migrator.comparison.matches import standings  # noqa: PLC0415
     from migrator.inputs.assumed import assumed_to_json  # noqa: PLC0415 - as the imports for types
-    from migrator.views.compare import assumed_by_all, by_workload  # noqa: PLC0415
+    from migrator.views.compare import STANDINGS, assumed_by_all, by_workload  # noqa: PLC0415
 
     workloads = {name: standings(own) for name, own in by_workload(scores).items()}
     return {
@@ -208,40 +196,22 @@ def comparison_to_json(
         "segments": n_segments,
         **({} if stride_s is None else {"stride_s": stride_s}),
         "setup": {score.workload: dict(score.setup) for score in scores},
-        "workloads": {name: [_standing(item) for item in found] for name, found in workloads.items()},
+        "workloads": {name: [in_json(STANDINGS, item) for item in found] for name, found in workloads.items()},
         "not_measured": {score.workload: score.notes for score in scores},
         "assumed": {name: assumed_to_json(assumed_by_all(own)) for name, own in by_workload(scores).items()},
-        "overall": [_standing(item) for item in standings(scores)],
+        "overall": [in_json(STANDINGS, item) for item in standings(scores)],
         "scores": [
             {
                 **_picked(score, "policy", "workload", "segment"),
                 "surprises": [_surprise(item) for item in score.surprises],
-                "windows": [_totals(window) for window in score.totals],
-                **_changes(score),
+                "windows": [in_json(TOTALS, window) for window in score.totals],
+                "changes": score.n_changes,
+                "windows_without_plan": score.n_unplanned,
                 **({"refusals": list(score.refusals)} if score.refusals else {}),
             }
             for score in scores
         ],
     }
-
-
-def _standing(item: Standing) -> Json:
-    return {
-        "policy": item.policy,
-        **_totals(item.total),
-        **_changes(item),
-        **_picked(item, "gap_closed", "relative_gain"),
-        "account": asdict(item.account),
-        "ahead": None if item.ahead is None else asdict(item.ahead),
-    }
-
-
-def _totals(totals: Totals) -> Json:
-    return _picked(totals, "arrivals", "in_time", "correct", *_SHARES)
-
-
-def _changes(item: MatchScore | Standing) -> Json:
-    return {"changes": item.n_changes, "windows_without_plan": item.n_unplanned}
 
 
 def promised_to_json(attained: Sequence[Attainment]) -> Json:
@@ -316,9 +286,9 @@ def sweep_to_json(sweep: Sweep, found: Found | None = None, confirmed: Confirmed
         "results": [
             {
                 "values": _values(outcome.point),
-                **_outcome(outcome),
+                **in_json(OUTCOMES, outcome),
                 **_verdict(found, index),
-                "tenants": {tenant.name: _tenant(tenant) for tenant in outcome.tenants},
+                "tenants": {tenant.name: in_json(TENANTS, tenant) for tenant in outcome.tenants},
             }
             for index, outcome in enumerate(sweep.outcomes)
         ],
@@ -389,31 +359,11 @@ def _values(point: Point) -> Json:
     return {choice.name: _plain(choice) for choice in point}
 
 
-def _outcome(outcome: PointOutcome) -> Json:
-    shares = ("goodput_pct", "slo_attainment_pct")
-    figures = (
-        "arrivals",
-        "goodput",
-        *shares,
-        "salvage",
-        "bound",
-        "goodput_bound",
-        "gap",
-        "claimed_bound",
-        "claimed_gap",
-    )
-    return _picked(outcome, "status", "model", "engine", *figures, "solve_s", "reason")
-
-
-def _tenant(tenant: TenantOutcome) -> Json:
-    return {name: value for name, value in asdict(tenant).items() if name != "name"}
-
-
 def _row(outcome: PointOutcome) -> Json:
     # A varied model or engine has the name of its figure, and the same value.
-    row = _values(outcome.point) | _outcome(outcome)
+    row = _values(outcome.point) | in_json(OUTCOMES, outcome)
     for tenant in outcome.tenants:
         run = tenant.retraining
-        cells = _tenant(tenant) | {"retraining": run and f"{run.where} {run.start_step}-{run.end_step}"}
+        cells = in_json(TENANTS, tenant) | {"retraining": run and f"{run.where} {run.start_step}-{run.end_step}"}
         row |= {f"{tenant.name}.{name}": value for name, value in cells.items()}
     return row

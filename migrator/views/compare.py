@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from operator import attrgetter
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from migrator.comparison.matches import CEILING, FLOOR, LEAST_SEGMENTS, Difference, MatchScore, Standing, standings
+from migrator.comparison.matches import CEILING, FLOOR, LEAST_SEGMENTS, MatchScore, Standing, standings
 from migrator.inputs.assumed import assumed_in_any
 from migrator.log.records import Assumed
 from migrator.log.surprise import Surprise
 from migrator.terminal.console import counted, escape
-from migrator.views.fitted import stacked
+from migrator.views.figures import TOTALS
 from migrator.views.palette import shown
 from migrator.views.sentences import assumed_lines
+from migrator.views.table import Column, Sheet, named
 
-_HEADINGS = ("goodput %", "in time %", "accuracy %", "gap closed %", f"over {FLOOR} %", "changes")
+
+def _ahead_text(item: Standing) -> str:
+    """Points, and in which interval they lie where that is known."""
+    if (ahead := item.ahead) is None:
+        return "–"
+    interval = "" if ahead.low is None or ahead.high is None else f" [{ahead.low:+z.2f}, {ahead.high:+z.2f}]"
+    return f"{ahead.points:+z.2f}{interval}"
+
+
+STANDINGS: Sequence[Column[Standing]] = (
+    Column("policy", "policy", text=lambda one: shown(one.policy), layout={"justify": "left", "no_wrap": True}),
+    *(column.of(attrgetter("total")) for column in TOTALS),
+    Column("changes", "changes", get=lambda one: one.n_changes),
+    Column("", "windows_without_plan", get=lambda one: one.n_unplanned),
+    Column("gap closed", "gap_closed", "%", ",.0f", factor=100, unknown=""),
+    Column(f"over {FLOOR}", "relative_gain", "%", "+z,.2f", factor=100, unknown=""),
+    Column("", "account", get=lambda one: asdict(one.account)),
+    Column("ahead", "ahead", get=lambda one: one.ahead and asdict(one.ahead), text=_ahead_text),
+)
+_SHOWN = ("policy", "goodput", "in time", "accuracy", "gap closed", f"over {FLOOR}", "changes")
+"""Of a policy's figures, those in a terminal."""
 
 
 def by_workload(scores: Sequence[MatchScore]) -> dict[str, list[MatchScore]]:
@@ -89,16 +110,11 @@ def _print_table(title: str, scores: Sequence[MatchScore], console: Console, str
         console.print(f"  {escape(setup)}", style="dim", soft_wrap=is_pipe)
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=is_pipe)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("policy", no_wrap=True)
-    for heading in _HEADINGS:
-        table.add_column(stacked(heading), justify="right")
+    columns = named(STANDINGS, _SHOWN)
     if len(found) > 1:
-        table.add_column(stacked(f"ahead of {escape(shown(found[0].policy))}"), justify="right")
+        columns.append(replace(STANDINGS[-1], name=f"ahead of {shown(found[0].policy)}"))
     best = max(found, key=lambda item: item.total.correct)
-    for item in found:
-        table.add_row(*_cells(item, len(found) > 1), style="bold" if item is best else None)
-    console.print(table)
+    console.print(Sheet(columns, [found], lambda item: "bold" if item is best else None).drawn())
     console.print(_accounts(found))
     for line in far_from_plans(scores):
         console.print(f"  [bold red]far from its plan:[/] {escape(line)}", soft_wrap=is_pipe)
@@ -116,40 +132,9 @@ def _print_table(title: str, scores: Sequence[MatchScore], console: Console, str
 
 def _accounts(found: Sequence[Standing]) -> Table:
     """Where the arrivals went, in percent."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("arrivals\n%", no_wrap=True)
-    for name in found[0].account.shares:
-        table.add_column(stacked(name.replace("_", " ")), justify="right")
-    for item in found:
-        table.add_row(escape(shown(item.policy)), *(_number(100 * share) for share in item.account.shares.values()))
-    return table
 
+    def share(name: str) -> Column[Standing]:
+        return Column(name.replace("_", " "), form=",.2f", get=lambda one: one.account.shares[name], factor=100)
 
-def _cells(item: Standing, has_reference: bool) -> list[str]:
-    total = item.total
-    cells = [
-        escape(shown(item.policy)),
-        _number(total.goodput_pct),
-        _number(total.slo_attainment_pct),
-        _number(total.accuracy_pct),
-        _number(_percent(item.gap_closed), 0),
-        _number(_percent(item.relative_gain), sign=True),
-        f"{item.n_changes:,}",
-    ]
-    return [*cells, _ahead_text(item.ahead)] if has_reference else cells
-
-
-def _ahead_text(ahead: Difference | None) -> str:
-    if ahead is None:
-        return "–"
-    if ahead.low is None or ahead.high is None:
-        return f"{ahead.points:+z.2f}"
-    return f"{ahead.points:+z.2f} [{ahead.low:+z.2f}, {ahead.high:+z.2f}]".replace("[", r"\[")
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-def _number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
-    return "" if value is None else f"{value:{'+' if sign else ''}z,.{digits}f}"
+    policy = replace(STANDINGS[0], heading="arrivals\n%")
+    return Sheet([policy, *map(share, found[0].account.shares)], [found]).drawn()

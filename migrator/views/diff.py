@@ -8,7 +8,7 @@ from rich.table import Table
 
 from migrator.log.diff import Diff, GainCause
 from migrator.terminal.console import escape
-from migrator.views.fitted import stacked
+from migrator.views.table import stacked
 
 _MOST_LINES = 8
 """Of what is not the same; beyond it the rest is a number."""

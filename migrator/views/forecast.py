@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from html import escape as escape_html
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -18,9 +18,11 @@ from forecaster.neural import Check, FittedOn
 from forecaster.scores import BANDS, Pooled, Share
 from migrator.comparison.forecasts import SHOWN_BAND, Evaluation, Scored, scored
 from migrator.terminal.console import escape
+from migrator.views.figures import fields
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import TENANTS, VALUES
 from migrator.views.strips import TimeScale, sparkline
+from migrator.views.table import WORDS, Column, Row, Sheet, in_json, named
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -82,58 +84,56 @@ def _print_tables(found: Mapping[str, Scored], console: Console) -> None:
             console.print(table)
 
 
+SCORES: Sequence[Column[Pooled]] = (
+    Column("MAE", "mae_rps", "/s", ",.3g"),
+    *fields("bias_rps"),
+    Column("WAPE", "wape", "%", ".1f", factor=100),
+    *fields("pinball_rps"),
+    Column("pinball", "pinball_over_mean_rate", form=".4f", get=lambda one: one.relative_pinball),
+    Column("within", text=lambda one: _share(one.coverage[SHOWN_BAND]), heading=f"within {100 * SHOWN_BAND:.0f} %"),
+)
+"""Of a method's forecasts; programs have every band."""
+
+
+_TOTAL = ("total:\nWAPE %", "total:\npinball", f"within {100 * SHOWN_BAND:.0f} %")
+"""Headings of a window's total."""
+
+
 def _overall_table(found: Mapping[str, Scored]) -> Table:
-    each = found.values()
-    columns = [("MAE\n/s", _cells([own.overall.mae_rps for own in each], "{:,.3g}"))]
-    for wape, pinball, scores in (
-        ("WAPE\n%", "pinball", [own.overall for own in each]),
-        ("total:\nWAPE %", "total:\npinball", [own.total for own in each]),
-    ):
-        columns.append((wape, _cells([None if one.wape is None else 100 * one.wape for one in scores], "{:.1f}")))
-        columns.append((pinball, _cells([one.relative_pinball for one in scores], "{:.4f}", is_least_best=True)))
-        columns.append((f"within {100 * SHOWN_BAND:.0f} %", [_share(one.coverage[SHOWN_BAND]) for one in scores]))
-    columns.append(("ms", _cells([1000 * own.took_s for own in each], "{:.1f}")))
-    return methods_table("method", found, columns)
+    columns: list[Column[Scored]] = [column.of(lambda own: own.overall) for column in SCORES if column.name]
+    for column, heading in zip(named(SCORES, ("WAPE", "pinball", "within")), _TOTAL, strict=True):
+        columns.append(replace(column, heading=heading).of(lambda own: own.total))
+    took: Column[Scored] = Column("ms", form=".1f", get=lambda own: 1000 * own.took_s)
+    return methods_table("method", found, [*columns, took])
 
 
 def _lead_tables(found: Mapping[str, Scored]) -> Iterator[Table]:
-    by_lead = {lead: [own.leads[lead] for own in found.values()] for lead in next(iter(found.values())).leads}
-    pinball = [
-        (f"{lead} s", _cells([one.relative_pinball for one in scores], "{:.3f}", is_least_best=True))
-        for lead, scores in by_lead.items()
-    ]
-    yield methods_table("pinball / mean rate at lead", found, pinball)
-    covered = [
-        (f"{lead} s", _cells([100 * one.coverage[SHOWN_BAND].value for one in scores], "{:.1f}"))
-        for lead, scores in by_lead.items()
-    ]
-    yield methods_table(f"within the {100 * SHOWN_BAND:.0f} % band, %, at lead", found, covered)
+    def at(lead: int, column: Column[Pooled]) -> Column[Scored]:
+        return replace(column.of(lambda own: own.leads[lead]), heading=f"{lead} s")
+
+    leads = next(iter(found.values())).leads
+    pinball: Column[Pooled] = Column("pinball", form=".3f", get=lambda one: one.relative_pinball)
+    yield methods_table("pinball / mean rate at lead", found, [at(lead, pinball) for lead in leads])
+    covered: Column[Pooled] = Column("", form=".1f", get=lambda one: one.coverage[SHOWN_BAND].value, factor=100)
+    title = f"within the {100 * SHOWN_BAND:.0f} % band, %, at lead"
+    yield methods_table(title, found, [at(lead, covered) for lead in leads])
 
 
-def methods_table(title: str, methods: Iterable[str], columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
-    """A row a method, beside it its cells of the columns, each with its heading."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(title, overflow="fold")
-    for heading, _ in columns:
-        table.add_column(heading, justify="right", overflow="fold")
-    for name, *cells in zip(methods, *(cells for _, cells in columns), strict=True):
-        table.add_row(escape(name), *cells)
-    return table
+def methods_table(title: str, found: Mapping[str, Row], columns: Sequence[Column[Row]]) -> Table:
+    """A row a method, beside it its figures; the least ``pinball`` is bold, if there is another."""
+    rows = list(found.items())
+    names: Column[tuple[str, Row]] = Column("method", get=itemgetter(0), heading=title, layout=WORDS)
+    figures: list[Column[tuple[str, Row]]] = [_marked(column.of(itemgetter(1)), rows) for column in columns]
+    return Sheet([names, *figures], [rows], layout={"overflow": "fold"}).drawn()
 
 
-def _cells(values: Sequence[float | None], form: str, *, is_least_best: bool = False) -> list[str]:
-    """The values as text; where the least is the best, it is bold, if there is another."""
-    known = [value for value in values if value is not None]
-    best = min(known) if is_least_best and len(known) > 1 else None
-    shown = ["–" if value is None else form.format(value) for value in values]
-    return [
-        f"[bold]{text}[/]" if best is not None and value == best else text
-        for value, text in zip(values, shown, strict=True)
-    ]
+def _marked(column: Column[Row], rows: Sequence[Row]) -> Column[Row]:
+    known = [value for row in rows if column.name == "pinball" and (value := column.value(row)) is not None]
+    return replace(column, mark=lambda row: "bold" if len(known) > 1 and column.value(row) == min(known) else "")
 
 
 def _share(share: Share) -> str:
-    interval = "" if share.low is None or share.high is None else f" \\[{100 * share.low:.0f}, {100 * share.high:.0f}]"
+    interval = "" if share.low is None or share.high is None else f" [{100 * share.low:.0f}, {100 * share.high:.0f}]"
     return f"{100 * share.value:.1f}{interval}"
 
 
@@ -178,11 +178,7 @@ def _methods_to_json(found: Mapping[str, Scored]) -> Json:
 
 def _score_to_json(one: Pooled) -> Json:
     return {
-        "mae_rps": _rounded(one.mae_rps),
-        "bias_rps": _rounded(one.bias_rps),
-        "wape": _rounded(one.wape),
-        "pinball_rps": _rounded(one.pinball_rps),
-        "pinball_over_mean_rate": _rounded(one.relative_pinball),
+        **{key: _rounded(value) for key, value in in_json(SCORES, one).items()},
         "coverage": {
             f"{band:g}": {"share": _rounded(share.value), "low": _rounded(share.low), "high": _rounded(share.high)}
             for band, share in one.coverage.items()

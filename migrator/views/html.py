@@ -14,9 +14,10 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from migrator.comparison.matches import CEILING, FLOOR, LEAST_SEGMENTS, Fairness, MatchScore, Standing, standings
-from migrator.views.compare import assumed_by_all, by_workload, extent, far_from_plans, setup_text
+from migrator.views.compare import STANDINGS, assumed_by_all, by_workload, extent, far_from_plans, setup_text
 from migrator.views.page import page, require_plot_extra
 from migrator.views.palette import ALL_WORKLOADS, LOSSES, VALUES, policy_looks, shown
+from migrator.views.table import named
 from migrator.views.whatif import answer_lines, confirmed_lines
 from migrator.whatif.confirm import Confirmed
 from migrator.whatif.grid import Choice, Factor, Point, Variation, point_text
@@ -280,21 +281,12 @@ def _heading(policy: str, title: str) -> str:
 
 def _standing_text(title: str, item: Standing, reference: str) -> str:
     """All that is known of a standing, for its bar."""
-    total, lines = item.total, [_heading(item.policy, title)]
-    for name, pct in (
-        ("goodput", total.goodput_pct),
-        ("in time", total.slo_attainment_pct),
-        ("accuracy", total.accuracy_pct),
-    ):
-        if pct is not None:
-            lines.append(f"{name} {pct:.2f} %")
-    if item.relative_gain is not None:
-        lines.append(f"over {FLOOR} {100 * item.relative_gain:+z.2f} %")
+    *figures, ahead = named(STANDINGS, ("goodput", "in time", "accuracy", f"over {FLOOR}", "ahead"))
+    known = (column for column in figures if column.value(item) is not None)
+    lines = [_heading(item.policy, title), *(f"{one.name} {one.shown(item)} {one.unit}" for one in known)]
     if item.ahead is not None:
-        ahead = item.ahead
-        known = ahead.low is not None and ahead.high is not None
-        interval = f" [{ahead.low:+z.2f}, {ahead.high:+z.2f}]" if known else ""
-        lines.append(f"ahead of {escape(shown(reference))} {ahead.points:+z.2f} points{interval}")
+        points, _, interval = str(ahead.shown(item)).partition(" ")
+        lines.append(f"ahead of {escape(shown(reference))} {points} points {interval}".rstrip())
     return "<br>".join(lines)
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import assert_never
+from operator import itemgetter
+from typing import Any, assert_never
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from executor.mig import OwnedLayout, Profile, memory_slices_in
 from migrator.terminal.console import counted, escape
-from migrator.views.fitted import fitted
 from migrator.views.palette import SHORT
 from migrator.views.sentences import floors_in_words
 from migrator.views.strips import (
@@ -31,10 +29,11 @@ from migrator.views.strips import (
     sparkline,
     tenant_letters,
 )
+from migrator.views.table import WORDS, Column, Sheet
 from planner.arrays import Floats
 from planner.attainment import Attainment, attainments
 from planner.course import Course, courses
-from planner.explain import HELD, Explanation
+from planner.explain import HELD, Explanation, LayoutChoice, TenantStep
 from planner.plan import InferenceSpan, Lifetime, MigPlan
 from planner.problem import Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification, Violation
@@ -47,9 +46,6 @@ FEW_CHANGES = 12
 
 _LEAST_TEXT = 10
 """Columns below which names and layouts are not narrowed; figures are left out instead."""
-
-_DISPENSABLE = ("can serve/s", "arrive/s", "accuracy", "retrains on")
-"""Of a step's figures, those left out on a narrow terminal, the first named first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,54 +226,59 @@ def _timetable(problem: Problem, plan: MigPlan, console: Console) -> Table:
 
     On a narrow console the task (``paper``) or the slices (``physical``) are left out, which the rest tells as well.
     """
-    match problem.reconfiguration:
-        case Reconfiguration.PAPER:
-            return fitted(partial(_paper_table, plan), ("task",), ("task",), console)[0]
-        case Reconfiguration.PHYSICAL:
-            return fitted(partial(_physical_table, problem, plan), ("slices",), ("slices",), console)[0]
-        case _:
-            assert_never(problem.reconfiguration)
+    is_paper = problem.reconfiguration is Reconfiguration.PAPER
+    return (_paper_sheet(plan) if is_paper else _physical_sheet(problem, plan)).fitted(console)[0]
 
 
-def _paper_table(plan: MigPlan, shown: Sequence[str]) -> Table:
+_STEP: Column[Any] = Column("step", form="d", get=lambda step: step, layout={"no_wrap": True})
+_LEFT = {"justify": "left"}
+_FRAME = {"padding": (0, 1)}
+
+
+def _paper_sheet(plan: MigPlan) -> Sheet[tuple[str, ...]]:
     """A row for each span: the tenant, its task, the steps, the profiles."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("tenant", *shown, "from", "to", "holds"):
-        is_step = heading in ("from", "to")
-        table.add_column(heading, justify="right" if is_step else "left", no_wrap=is_step, overflow="fold")
+    sections: list[list[tuple[str, ...]]] = [[]]
     for schedule, colour in zip(plan.schedules, COLOURS, strict=False):
-        name = escape(schedule.name)
         for span in schedule.inference:
             held = ", ".join(f"{count} × {profile}" for profile, count in Counter(span.profiles).items())
-            task = ["inference"][: len(shown)]
-            table.add_row(name, *task, str(span.from_step), str(span.to_step), held, style=colour)
+            sections[-1].append((schedule.name, "inference", str(span.from_step), str(span.to_step), held, colour))
         if (run := schedule.retraining) is not None:
-            task = [f"retraining ({escape(run.option)})"][: len(shown)]
-            steps = (str(run.start_step), str(run.end_step))
-            table.add_row(name, *task, *steps, run.profile, style=colour, end_section=True)
-    return table
+            task = f"retraining ({run.option})"
+            sections[-1].append((schedule.name, task, str(run.start_step), str(run.end_step), run.profile, colour))
+            sections.append([])
+    names = {"tenant": WORDS, "task": WORDS, "from": _STEP.layout, "to": _STEP.layout, "holds": WORDS}
+    columns: list[Column[tuple[str, ...]]] = [
+        Column(name, get=itemgetter(place), layout=how) for place, (name, how) in enumerate(names.items())
+    ]
+    return Sheet(columns, sections, itemgetter(-1), ("task",), frame=_FRAME)
 
 
-def _physical_table(problem: Problem, plan: MigPlan, shown: Sequence[str]) -> Table:
+def _physical_sheet(problem: Problem, plan: MigPlan) -> Sheet[int]:
     """A row for each step at which something changes: the slices, what starts, what ends."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("step", *shown, "starts", "ends"):
-        table.add_column(
-            heading, justify="right" if heading == "step" else "left", no_wrap=heading in ("step", "slices")
-        )
     moments = {item.create_step for item in plan.lifetimes} | {item.end_step for item in plan.lifetimes}
     moments |= {begin for begin, _, _ in problem.unavailable_spans} if problem.unavailable else set()
-    for step in sorted(moment for moment in moments if moment < plan.n_steps):
+
+    def slices(step: int) -> Text:
         alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
         layout = OwnedLayout.of((item.placement, item.owner) for item in alive)
         not_ours = problem.unavailable_in(step, step + 1)
-        table.add_row(
-            str(step),
-            *[layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices, not_ours)][: len(shown)],
-            _by_owner(problem, [item for item in alive if item.create_step == step], _ready),
-            _by_owner(problem, [item for item in plan.lifetimes if item.end_step == step], lambda _: ""),
-        )
-    return table
+        return layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices, not_ours)
+
+    def starts(step: int) -> Text:
+        return _by_owner(problem, [item for item in plan.lifetimes if item.create_step == step < item.end_step], _ready)
+
+    def ends(step: int) -> Text:
+        return _by_owner(problem, [item for item in plan.lifetimes if item.end_step == step], lambda _: "")
+
+    columns = [
+        _STEP,
+        Column("slices", text=slices, layout={**_LEFT, "no_wrap": True}),
+        Column("starts", text=starts, layout=_LEFT),
+        Column("ends", text=ends, layout=_LEFT),
+    ]
+    return Sheet(
+        columns, [sorted(moment for moment in moments if moment < plan.n_steps)], spare=("slices",), frame=_FRAME
+    )
 
 
 def _ready(item: Lifetime) -> str:
@@ -394,7 +395,7 @@ def _label(problem: Problem, profile: Profile) -> str:
 def print_explanation(found: Explanation, console: Console) -> None:
     """Print the step, the alternatives, and why the plan stays or changes."""
     console.print(f"\n[bold]Step {found.step}[/]")
-    console.print(_step_table(found, console.width))
+    console.print(_step_sheet(found).fitted(console)[0])
     for pool in found.pools:
         console.print(
             f"  {escape(' + '.join(pool.members))} share what they hold: {pool.together:,.2f} requests of this step by "
@@ -405,7 +406,7 @@ def print_explanation(found: Explanation, console: Console) -> None:
         f"[bold]What could be held in steps {found.from_step}–{found.to_step}[/], all else as in the plan: "
         f"{counted(found.n_compared, 'layout')} to choose from"
     )
-    console.print(_choices_table(found, console.width))
+    console.print(_choices_sheet(found).fitted(console)[0])
     console.print(escape(found.reason))
 
 
@@ -413,52 +414,59 @@ def _letters(found: Explanation) -> tuple[str, ...]:
     return tenant_letters([tenant.name for tenant in found.tenants])
 
 
-def _step_table(found: Explanation, width: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("tenant", min_width=_LEAST_TEXT, overflow="fold")
-    shown = _fitting(("retrains on", "arrive/s", "can serve/s", "accuracy", "goodput"), _DISPENSABLE, width - 14, 11)
-    for heading in shown:
-        table.add_column(heading, justify="left" if heading == "retrains on" else "right", no_wrap=True)
-    for letter, tenant, colour in zip(_letters(found), found.tenants, COLOURS, strict=False):
-        cells = {
-            "retrains on": tenant.retraining or "",
-            "arrive/s": f"{tenant.arrivals_rps:,.1f}",
-            "can serve/s": f"{tenant.capability_rps:,.1f}",
-            "accuracy": f"{tenant.accuracy:.3f}",
-            "goodput": f"{tenant.goodput:,.2f}",
-        }
-        table.add_row(f"{letter} {escape(tenant.name)}", *(cells[heading] for heading in shown), style=colour)
-    return table
+def _step_sheet(found: Explanation) -> Sheet[tuple[str, TenantStep, str]]:
+    def figures(row: tuple[str, TenantStep, str]) -> TenantStep:
+        return row[1]
+
+    names: Column[tuple[str, TenantStep, str]] = Column(
+        "tenant", get=lambda row: f"{row[0]} {row[1].name}", layout={**WORDS, "min_width": _LEAST_TEXT}
+    )
+    return Sheet(
+        [names, *(column.of(figures) for column in _STEP_FIGURES)],
+        [list(zip(_letters(found), found.tenants, COLOURS, strict=False))],
+        itemgetter(2),
+        spare=("can serve/s", "arrive/s", "accuracy", "retrains on"),
+        layout={"no_wrap": True},
+        frame=_FRAME,
+    )
 
 
-def _choices_table(found: Explanation, width: int) -> Table:
-    caption = "goodput in requests, once everything serves; net: what is left of it, for others the difference"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column("layout", min_width=_LEAST_TEXT, overflow="fold")
-    step, stretch = f"step {found.step}", f"{found.from_step}–{found.to_step}"
-    shown = _fitting((step, stretch, "switching", "net"), ("switching", step, stretch), width - 32, 12)
-    for heading in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for choice in sorted((found.held, *found.alternatives), key=lambda choice: -choice.net):
-        is_held = HELD in choice.roles
-        cells = {
-            step: f"{choice.step_goodput:,.2f}",
-            stretch: f"{choice.stretch_goodput:,.2f}",
-            "switching": f"{-choice.switching:,.2f}" if choice.switching else "0",
-            "net": f"{choice.net:,.2f}" if is_held else f"{choice.net - found.held.net:+z,.2f}",
-        }
+_STEP_FIGURES: Sequence[Column[TenantStep]] = (
+    Column("retrains on", "retraining", unknown="", heading="retrains on", layout=_LEFT),
+    Column("arrive/s", "arrivals_rps", form=",.1f"),
+    Column("can serve/s", "capability_rps", form=",.1f", heading="can serve/s"),
+    Column("accuracy", "accuracy", form=".3f", heading="accuracy"),
+    Column("goodput", "goodput"),
+)
+
+
+def _choices_sheet(found: Explanation) -> Sheet[LayoutChoice]:
+    def layout(choice: LayoutChoice) -> Text:
         own = zip(_letters(found), choice.holds, COLOURS, strict=False)
-        layout = Text("\n").join(Text(f"{letter} {_grouped(held)}", style=colour) for letter, held, colour in own)
-        figures = (cells[heading] for heading in shown)
-        table.add_row("\n".join(choice.roles), layout, *figures, style="bold" if is_held else "", end_section=True)
-    return table
+        return Text("\n").join(Text(f"{letter} {_grouped(held)}", style=colour) for letter, held, colour in own)
+
+    def net(choice: LayoutChoice) -> str:
+        return f"{choice.net:,.2f}" if HELD in choice.roles else f"{choice.net - found.held.net:+z,.2f}"
+
+    step, stretch = f"step {found.step}", f"{found.from_step}–{found.to_step}"
+    return Sheet(
+        [
+            Column("", text=lambda choice: Text("\n".join(choice.roles)), layout=_LEFT),
+            Column("layout", text=layout, layout={**WORDS, "min_width": _LEAST_TEXT}),
+            Column(step, "step_goodput", heading=step),
+            Column(stretch, "stretch_goodput"),
+            Column("switching", text=lambda choice: f"{-choice.switching:,.2f}" if choice.switching else "0"),
+            Column("net", "net", text=net),
+        ],
+        [[choice] for choice in sorted((found.held, *found.alternatives), key=lambda choice: -choice.net)],
+        lambda choice: "bold" if HELD in choice.roles else "",
+        spare=("switching", step, stretch),
+        layout={"no_wrap": True},
+        frame={**_FRAME, "caption": _CAPTION, "caption_justify": "left"},
+    )
 
 
-def _fitting(headings: Sequence[str], dispensable: Sequence[str], width: int, each: int) -> tuple[str, ...]:
-    """The headings that fit into ``width`` at ``each`` columns; those named first in ``dispensable`` go first."""
-    n_dropped = max(0, len(headings) - max(width, 0) // each)
-    return tuple(heading for heading in headings if heading not in dispensable[:n_dropped])
+_CAPTION = "goodput in requests, once everything serves; net: what is left of it, for others the difference"
 
 
 def _grouped(held: Sequence[str]) -> str:

@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from migrator.inputs.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
-from migrator.log.live import BECAME, LiveFacts
+from migrator.log.live import BECAME, Learned, LiveFacts
 from migrator.log.records import Cause, RunStarted, Scale, Tenant
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Replans, Trouble
 from migrator.terminal.console import counted, escape
-from migrator.views.fitted import print_fitted
-from migrator.views.sentences import assumed_lines, floors_in_words, latency_text, surprise_lines
+from migrator.views.figures import FIGURES
+from migrator.views.sentences import assumed_lines, floors_in_words, surprise_lines
+from migrator.views.table import NAME, Column, Sheet, named
 
-_HEADINGS = {
-    "model age": "mo-\ndel\nage",
-    "arrivals": "arrivals",
-    "forecast error": "fore-\ncast\nerr %",
-    "in time": "in\ntime\n%",
-    "accuracy": "accu-\nracy\n%",
-    "goodput": "good-\nput\n%",
-    "p50": "p50\nms",
-    "p99": "p99\nms",
-    "reconfigured": "recon-\nfigu-\nred",
-    "outage": "out-\nage\ns",
-    "capacity lost": "capa-\ncity\nlost s",
-}
-"""Figures by name, and their headings, narrow enough for a terminal of 80 columns."""
-
-_DISPENSABLE = (
+_SHOWN = (
+    *("arrivals", "forecast error", "in time", "accuracy", "goodput", "p50", "p99", "reconfigured", "outage"),
     "capacity lost",
-    "p50",
-    "forecast error",
-    "reconfigured",
-    "outage",
-    "accuracy",
-    "p99",
-    "model age",
+)
+_SPARE = (
+    *("capacity lost", "p50", "forecast error", "reconfigured", "outage", "accuracy", "p99", "model age"),
     "arrivals",
 )
 """Figures that a narrower terminal does without, the first named first."""
-
-_LEAST_NAME = 6
-"""Columns below which a tenant's name is not folded."""
 
 _TOTAL = "all"
 
@@ -72,7 +53,7 @@ _CAUSES = {
 def print_report(report: Report, console: Console) -> None:
     """Print the run's setting, a row for each window and tenant, totals, and what was assumed."""
     _print_header(report, console)
-    print_fitted(partial(_table, report), tuple(_HEADINGS), _DISPENSABLE, console)
+    _sheet(report).print(console)
     for line in surprise_lines(report.surprises):
         console.print(f"[bold red]far from its plan:[/] {escape(line)}")
     if report.live is not None:
@@ -164,71 +145,67 @@ def _origin(source: str, scale: Scale) -> str:
     return f"trace {source}, {scaling_text(scale.method, scale.factor, scale.smooth_s)}"
 
 
-def _table(report: Report, shown: Sequence[str]) -> Table:
-    """A row for each window and tenant, then totals, with the figures named in ``shown``."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
-    table.add_column("win-\ndow", justify="right", no_wrap=True)
-    table.add_column("tenant", overflow="fold", min_width=_LEAST_NAME)
-    for name in shown:
-        table.add_column(_HEADINGS[name], justify="right", no_wrap=True)
-    for window in report.windows:
-        _add_window(table, window, shown)
-    for name, figures in report.tenants.items():
-        table.add_row(_TOTAL, escape(name), *_cells(figures, shown))
-    if report.total is not None:
-        table.add_row(_TOTAL, _TOTAL, *_cells(report.total, shown), style="bold")
-    return table
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a tenant came to in a window; all of it in the totals, nothing in a void window."""
+
+    window: str
+    tenant: str
+    figures: Figures | None
+    model_age: int | None = None
 
 
-def _add_window(table: Table, window: WindowReport, shown: Sequence[str]) -> None:
+_COLUMNS: Sequence[Column[_Row]] = (
+    Column("window", "window", heading="win-\ndow"),
+    Column("tenant", "tenant", layout=NAME),
+    Column("model age", "model_age", unknown="", heading="mo-\ndel\nage"),
+    *(column.of(attrgetter("figures")) for column in named(FIGURES, _SHOWN)),
+)
+
+
+def _sheet(report: Report) -> Sheet[_Row]:
+    """A row for each window and tenant, then totals."""
+    totals = [_Row(_TOTAL, name, figures) for name, figures in report.tenants.items()]
+    total = None if report.total is None else _Row(_TOTAL, _TOTAL, report.total)
+    return Sheet(
+        _COLUMNS,
+        [*map(_rows, report.windows), [*totals, *([total] if total else [])]],
+        style=lambda row: "bold" if row is total else "dim" if row.figures is None else None,
+        spare=_SPARE,
+        layout={"no_wrap": True},
+        frame={"padding": (0, 0)},
+    )
+
+
+def _rows(window: WindowReport) -> list[_Row]:
     if window.total is None:
-        table.add_row(str(window.window), "void", *[""] * len(shown), style="dim", end_section=True)
-        return
-    last = len(window.tenants) - 1
-    for index, (name, figures) in enumerate(window.tenants.items()):
-        number = str(window.window) if index == 0 else ""
-        cells = _cells(figures, shown, window.model_ages.get(name))
-        table.add_row(number, escape(name), *cells, end_section=index == last)
-
-
-def _cells(figures: Figures, shown: Sequence[str], model_age: int | None = None) -> list[str]:
-    requests = figures.requests
-    cells = {
-        "model age": "" if model_age is None else str(model_age),
-        "arrivals": f"{requests.arrivals:,}",
-        "forecast error": _number(figures.forecast_error_pct, 1),
-        "in time": _number(requests.slo_attainment_pct, 2),
-        "accuracy": _number(requests.accuracy_pct, 2),
-        "goodput": _number(requests.goodput_pct, 2),
-        "p50": latency_text(figures.p50),
-        "p99": latency_text(figures.p99),
-        "reconfigured": f"{figures.reconfigurations:,}",
-        "outage": _number(figures.outage_s, 1),
-        "capacity lost": _number(figures.capacity_lost_s, 1),
-    }
-    return [cells[name] for name in shown]
+        return [_Row(str(window.window), "void", None)]
+    return [
+        _Row("" if place else str(window.window), name, figures, window.model_ages.get(name))
+        for place, (name, figures) in enumerate(window.tenants.items())
+    ]
 
 
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
+_LEARNED: Sequence[Column[Learned]] = (
+    Column("window", "window", form="d", heading="win-\ndow"),
+    Column("tenant", "tenant", layout={"justify": "left"}),
+    Column("model age", "age", heading="model age\nin windows"),
+    Column("before", "before_pct", "%", ",.1f", heading="right before\nretraining %"),
+    Column("after", "after_pct", "%", ",.1f", heading="right\nafter %"),
+    Column("new weights", "finish_s", "s", ",.1f", heading="new weights\nat second"),
+    Column("expected", "estimated_pct", "%", ",.1f", heading="expected\nof them %"),
+    Column("tested", "tested_pct", "%", ",.1f", heading="their test\nset %"),
+    Column("load", "", "ms", ",.1f", lambda one: max(one.swap_s, default=None), 1000, heading="load ms"),
+)
+
+
 def _print_live(facts: LiveFacts, console: Console) -> None:
     """Print what was learned, window by window, and whether each request is accounted for."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    titles = "win-\ndow", "tenant", "model age\nin windows", "right before\nretraining %", "right\nafter %"
-    for title in (*titles, "new weights\nat second", "expected\nof them %", "their test\nset %", "load ms"):
-        table.add_column(title, justify="left" if title == "tenant" else "right")
-    for one in facts.learned:
-        table.add_row(
-            str(one.window),
-            escape(one.tenant),
-            str(one.age),
-            *(_number(value, 1) for value in (one.before_pct, one.after_pct, one.finish_s)),
-            *(_number(value, 1) for value in (one.estimated_pct, one.tested_pct)),
-            "–" if not one.swap_s else f"{1000 * max(one.swap_s):.1f}",
-        )
-    console.print(table)
+    console.print(Sheet(_LEARNED, [facts.learned], frame={"padding": (0, 1)}).drawn())
     for one in facts.learned:
         if one.failure:
             console.print(f"window {one.window}: {escape(one.tenant)} was not retrained: {escape(one.failure)}")
@@ -337,21 +314,22 @@ def _print_floors(report: Report, console: Console) -> None:
 def _print_start_ups(report: Report, console: Console) -> None:
     """Print the mean seconds of a start-up by phase, if any change was made."""
     if report.start_ups:
-        print_fitted(partial(_start_up_table, report), PHASES, PHASES, console)
+        rows = list(report.start_ups.items())
+        Sheet(_START_UP, [rows], spare=PHASES, layout={"no_wrap": True}).print(console)
 
 
-def _start_up_table(report: Report, phases: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("start-up,\nmean s (count)", overflow="fold", min_width=_LEAST_NAME)
-    for phase in phases:
-        table.add_column(phase.replace("_", "\n"), justify="right", no_wrap=True)
-    for name, measured in report.start_ups.items():
-        table.add_row(escape(name), *(_phase(measured[phase]) for phase in phases))
-    return table
+def _phase(name: str) -> Column[tuple[str, Mapping[str, Phase]]]:
+    def text(row: tuple[str, Mapping[str, Phase]]) -> str:
+        phase = row[1][name]
+        return "–" if phase.mean_s is None else f"{phase.mean_s:.2f} ({phase.count:,})"
+
+    return Column(name, text=text, heading=name.replace("_", "\n"))
 
 
-def _phase(phase: Phase) -> str:
-    return "–" if phase.mean_s is None else f"{phase.mean_s:.2f} ({phase.count:,})"
+_START_UP: Sequence[Column[tuple[str, Mapping[str, Phase]]]] = (
+    Column("tenant", get=itemgetter(0), heading="start-up,\nmean s (count)", layout=NAME),
+    *map(_phase, PHASES),
+)
 
 
 def _print_ending(report: Report, console: Console) -> None:

@@ -31,10 +31,11 @@ from migrator.log.trouble import Kept, kept_in
 from migrator.terminal.console import counted
 from migrator.views.diff import cause_text, headline, row_name
 from migrator.views.ending import LOSSES_IN_WORDS
+from migrator.views.figures import FIGURES
 from migrator.views.page import page
 from migrator.views.palette import LOSSES, PAGE_TENANTS, shown
 from migrator.views.report import print_report, what_is_simulated
-from migrator.views.sentences import latency_text
+from migrator.views.table import named
 from workloads.arrays import FloatArray, IntArray
 
 Json = dict[str, Any]
@@ -94,7 +95,7 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
     losses = sorted(((share, name) for name, share in total.shares.items() if name != "goodput"), reverse=True)
     return page(
         "run.html.j2",
-        latency=latency_text,
+        figures=named(FIGURES, ("arrivals", "in time", "accuracy", "goodput", "p50", "p99")),
         data=_as_json(data),
         header=report.header,
         n_windows=counted(report.header.windows, "window"),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from migrator.terminal.console import escape
+from migrator.views.figures import OUTCOMES, TENANTS
 from migrator.views.sentences import assumed_lines
+from migrator.views.table import WORDS, Column, Sheet, named
 from migrator.whatif.confirm import Confirmed, KeptShare, Trial
-from migrator.whatif.grid import Choice, point_text
+from migrator.whatif.grid import Choice, Variation, point_text
 from migrator.whatif.search import UNMEASURED, Condition, Found, Verdict
 from migrator.whatif.sweep import PointOutcome, Sweep, TenantOutcome
 
@@ -183,7 +185,7 @@ def _print_table(sweep: Sweep, console: Console, found: Found | None) -> bool:
     """Print the widest table that fits: with tenants, SLO and retrainings, or fewer; whether it has the last."""
     boundless = console.options.update(width=_BOUNDLESS)
     for n_tenant_cells, shows_claims in ((3, True), (2, True), (1, True), (1, False), (0, True), (0, False)):
-        table = _table(sweep, n_tenant_cells, found, shows_claims=shows_claims)
+        table = _sheet(sweep, n_tenant_cells, found, shows_claims=shows_claims).drawn()
         if console.measure(table, options=boundless).maximum <= console.width:
             break
     console.print(table)
@@ -196,34 +198,42 @@ def _print_table(sweep: Sweep, console: Console, found: Found | None) -> bool:
     return n_tenant_cells == 3
 
 
-def _table(sweep: Sweep, n_tenant_cells: int, found: Found | None, *, shows_claims: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for variation in sweep.grid.variations:
-        choice = variation.choices[0]
-        heading = choice.key if choice.tenant is None else f"{escape(choice.tenant)}.\n{choice.key}"
-        table.add_column(heading, justify="right", overflow="fold")
-    if found is not None:
-        table.add_column("promises\nit")
-    table.add_column("status", overflow="fold")
-    salvage = ("salvage",) if _counts_salvage(sweep.outcomes) else ()
-    claims = ("claimed\ngap %",) if shows_claims else ()
-    for heading in ("goodput", "\n%", *salvage, "in\ntime\n%", "gap\n%", *claims, "solve\ns"):
-        table.add_column(heading, justify="right", overflow="fold")
-    names = _tenant_names(sweep)
-    for name in names:
-        if n_tenant_cells > 0:
-            table.add_column(f"{escape(name)}\n%", justify="right")
-        if n_tenant_cells > 1:
-            table.add_column("in\ntime\n%", justify="right")
-        if n_tenant_cells > 2:
-            table.add_column("\nretrains")
+_SHOWN = ("status", "goodput", "share", "salvage", "in time", "gap", "claimed gap", "solve")
+"""Of an outcome's figures, those in a terminal."""
+
+_Line = tuple[PointOutcome, str]
+"""An outcome, and whether it promises what is looked for."""
+
+
+def _sheet(sweep: Sweep, n_tenant_cells: int, found: Found | None, *, shows_claims: bool) -> Sheet[_Line]:
+    left_out = {"salvage": not _counts_salvage(sweep.outcomes), "claimed gap": not shows_claims}
+    figures = named(OUTCOMES, [name for name in _SHOWN if not left_out.get(name)])
+    columns = [_varied(place, variation) for place, variation in enumerate(sweep.grid.variations)]
+    columns += [] if found is None else [Column("promises\nit", get=itemgetter(1), layout=WORDS)]
+    columns += [column.of(itemgetter(0)) for column in figures]
+    for name in _tenant_names(sweep):
+        columns += _of_tenant(name)[:n_tenant_cells]
+    verdicts = [""] * len(sweep.outcomes) if found is None else [verdict.value for verdict in found.verdicts]
+    lines = [
+        (one, "–" if one.status == UNMEASURED else verdict)
+        for one, verdict in zip(sweep.outcomes, verdicts, strict=True)
+    ]
     best = _best(sweep, found)
-    for index, outcome in enumerate(sweep.outcomes):
-        cells = _cells(outcome, names, n_tenant_cells, has_salvage=bool(salvage), shows_claims=shows_claims)
-        if found is not None:
-            cells.insert(len(outcome.point), "–" if outcome.status == UNMEASURED else found.verdicts[index].value)
-        table.add_row(*cells, style="bold" if outcome is best else None)
-    return table
+    return Sheet(columns, [lines], lambda line: "bold" if line[0] is best else None, layout={"overflow": "fold"})
+
+
+def _varied(place: int, variation: Variation) -> Column[_Line]:
+    choice = variation.choices[0]
+    heading = choice.key if choice.tenant is None else f"{escape(choice.tenant)}.\n{choice.key}"
+    return Column(choice.name, get=lambda line: line[0].point[place].text, heading=heading)
+
+
+def _of_tenant(name: str) -> list[Column[_Line]]:
+    def tenant(line: _Line) -> TenantOutcome | None:
+        return next((one for one in line[0].tenants if one.name == name), None)
+
+    share, *others = (column.of(tenant) for column in named(TENANTS, ("share", "in time", "retrains")))
+    return [replace(share, heading=f"{escape(name)}\n%"), *others]
 
 
 def _best(sweep: Sweep, found: Found | None) -> PointOutcome | None:
@@ -241,40 +251,3 @@ def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
 def _counts_salvage(outcomes: Sequence[PointOutcome]) -> bool:
     """Whether plans count what models are worth beyond the window, at any point."""
     return any(outcome.salvage is not None for outcome in outcomes)
-
-
-def _cells(
-    outcome: PointOutcome, tenant_names: tuple[str, ...], n_tenant_cells: int, *, has_salvage: bool, shows_claims: bool
-) -> list[str]:
-    tenants = {tenant.name: tenant for tenant in outcome.tenants}
-    cells = [escape(choice.text) for choice in outcome.point]
-    gaps = (outcome.gap, outcome.claimed_gap) if shows_claims else (outcome.gap,)
-    cells += [
-        outcome.status,
-        _number(outcome.goodput, 0),
-        _number(outcome.goodput_pct, 2),
-        *([_number(outcome.salvage, 0)] if has_salvage else []),
-        _number(outcome.slo_attainment_pct, 2),
-        *(_gap_text(gap, is_planned=outcome.goodput is not None) for gap in gaps),
-        _number(outcome.solve_s, 2),
-    ]
-    for name in tenant_names:
-        cells += _tenant_cells(tenants.get(name))[:n_tenant_cells]
-    return cells
-
-
-def _gap_text(gap: float | None, *, is_planned: bool) -> str:
-    """In per cent; a dash where there is a plan, and nothing proven or claimed of it."""
-    return _number(100 * gap, 3) if gap is not None else "–" if is_planned else ""
-
-
-def _tenant_cells(tenant: TenantOutcome | None) -> list[str]:
-    if tenant is None:
-        return ["", "", ""]
-    run = tenant.retraining
-    retrains = "–" if run is None else f"{run.where} {run.start_step}–{run.end_step}"
-    return [_number(tenant.goodput_pct, 2), _number(tenant.slo_attainment_pct, 2), retrains]
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:,.{digits}f}"

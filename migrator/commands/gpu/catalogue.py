@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from executor.catalogue import gpu_model, gpu_model_names
 from executor.described import toml_of
-from executor.mig import GpuModel, Layout
+from executor.mig import GpuModel, Layout, Profile
 from executor.names import spelled_as
 from migrator.commands.options import Backend, Card, Index, Json, with_examples
 from migrator.commands.where import Where
 from migrator.errors import MigratorError
 from migrator.terminal.console import counted, output, print_json
 from migrator.views.as_json import gpu_to_json
-from migrator.views.fitted import print_fitted
-
-_FIGURES = ("id", "kind", "compute", "memory", "GiB", "SMs", "most", "starts")
-_DISPENSABLE = ("kind", "SMs", "id", "most", "GiB", "starts")
-"""A profile's figures, and those that a narrower terminal does without, the first named first."""
+from migrator.views.table import Column, Sheet
 
 
 @with_examples("gpu models", "gpu models A100-80GB")
@@ -102,27 +96,25 @@ def memory_strip(layout: Layout, memory_slices: int) -> str:
 
 
 def _print_profiles(model: GpuModel, console: Console) -> None:
-    print_fitted(partial(_profile_table, model), _FIGURES, _DISPENSABLE, console)
+    title = f"{model.name}  {model.title}: {model.compute_slices} compute, {model.memory_slices} memory slices"
+    frame = {"title": title, "title_justify": "left"}
+    Sheet(_PROFILES, [model.profiles], spare=_SPARE, layout={"no_wrap": True}, frame=frame).print(console)
     for note in model.notes:
         console.print(f"  note: {note}", style="dim")
 
 
-def _profile_table(model: GpuModel, shown: Sequence[str]) -> Table:
-    title = f"{model.name}  {model.title}: {model.compute_slices} compute, {model.memory_slices} memory slices"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("profile", no_wrap=True)
-    for heading in shown:
-        table.add_column(heading, justify="left" if heading in ("kind", "starts") else "right", no_wrap=True)
-    for profile in model.profiles:
-        cells = {
-            "id": str(profile.gi_profile_id),
-            "kind": profile.variant.value,
-            "compute": str(profile.compute_slices),
-            "memory": str(profile.memory_slices),
-            "GiB": "?" if profile.memory_gib is None else f"{profile.memory_gib:g}",
-            "SMs": "?" if profile.sm_count is None else str(profile.sm_count),
-            "most": str(profile.max_instances),
-            "starts": " ".join(map(str, profile.starts)),
-        }
-        table.add_row(profile.name, *(cells[heading] for heading in shown))
-    return table
+_LEFT = {"justify": "left"}
+
+_PROFILES: Sequence[Column[Profile]] = (
+    Column("profile", "name", layout=_LEFT),
+    Column("id", "gi_profile_id"),
+    Column("kind", get=lambda one: one.variant.value, layout=_LEFT),
+    Column("compute", "compute_slices"),
+    Column("memory", "memory_slices"),
+    Column("GiB", "memory_gib", form="g", unknown="?"),
+    Column("SMs", "sm_count", unknown="?"),
+    Column("most", "max_instances"),
+    Column("starts", get=lambda one: " ".join(map(str, one.starts)), layout=_LEFT),
+)
+_SPARE = ("kind", "SMs", "id", "most", "GiB", "starts")
+"""Figures that a narrower terminal does without, the first named first."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Literal
 
 import typer
 import yaml
-from rich import box
-from rich.table import Table
+from rich.text import Text
 
 from executor.discovery import card_name
 from executor.driver import DriverGpu
@@ -25,8 +23,8 @@ from executor.processes import Process, gpu_process
 from migrator.commands.options import Backend, Card, Index, Json, State, with_examples
 from migrator.commands.where import Where
 from migrator.errors import ExitCode, MigratorError
-from migrator.terminal.console import complain, counted, escape, output, print_json, warn, warn_of
-from migrator.views.fitted import print_fitted
+from migrator.terminal.console import complain, counted, escape, output, print_json, printable, warn, warn_of
+from migrator.views.table import WORDS, Column, Sheet
 
 
 def _some(text: str) -> str:
@@ -98,9 +96,6 @@ def creations(index: int, layout: Layout) -> list[str]:
     return [
         f"nvidia-smi mig -i {index} -cgi {placement.profile.gi_profile_id}:{placement.start} -C" for placement in layout
     ]
-
-
-_HEADINGS = ("id", "whose", "processes", "UUID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,23 +280,24 @@ def _print_list(listed: _Listed) -> None:
     n_instances = counted(len(listed.instances), "GPU instance") if listed.instances else "no GPU instance"
     output().print(f"[bold]{escape(gpu.model.title)}[/] (GPU {gpu.index}, by {gpu.backend}): {n_instances}")
     if listed.instances:
-        print_fitted(partial(_table, listed), _HEADINGS, ("UUID", "processes"), output())
+        whole: Mapping[str, object] = {"justify": "left", "no_wrap": True}
+        columns: list[Column[GpuInstance]] = [
+            Column("placement", text=_places, layout=whole),
+            Column("id", "gi_id", form="d", layout={"no_wrap": True}),
+            Column("whose", get=listed.whose, layout=whole),
+            Column("processes", text=lambda item: _processes(listed.held(item)), layout=WORDS),
+            Column("UUID", text=_uuids, layout=whole),
+        ]
+        Sheet(columns, [listed.instances], spare=("UUID", "processes")).print(output())
 
 
-def _table(listed: _Listed, headings: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("placement", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading == "id" else "left", no_wrap=heading != "processes")
-    for item in listed.instances:
-        cells = {
-            "id": str(item.gi_id),
-            "whose": listed.whose(item),
-            "processes": "unknown" if (held := listed.held(item)) is None else "\n".join(escape(str(p)) for p in held),
-            "UUID": "\n".join(
-                ["split:" if item.parts else item.flaw or item.uuid, *(part.uuid for part in item.parts)]
-            ),
-        }
-        place = "\n".join([str(item.placement), *(f"  {part.name}" for part in item.parts)])
-        table.add_row(place, *(cells[heading] for heading in headings))
-    return table
+def _places(item: GpuInstance) -> Text:
+    return Text("\n".join([str(item.placement), *(f"  {part.name}" for part in item.parts)]))
+
+
+def _processes(held: Sequence[Process] | None) -> Text:
+    return Text("unknown" if held is None else "\n".join(printable(str(one)) for one in held))
+
+
+def _uuids(item: GpuInstance) -> Text:
+    return Text("\n".join(["split:" if item.parts else item.flaw or item.uuid, *(part.uuid for part in item.parts)]))
