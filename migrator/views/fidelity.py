@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from migrator.fidelity.live import BIN_S, MOST_PCT, MOST_POINTS, FidelityVerdict, LiveFidelity, Nearness, total_of
 from migrator.terminal.console import escape
+from migrator.views.table import NAME, Column, Sheet
 
 
 def print_fidelity(runs: Sequence[LiveFidelity], verdict: FidelityVerdict, console: Console) -> None:
@@ -19,46 +19,50 @@ def print_fidelity(runs: Sequence[LiveFidelity], verdict: FidelityVerdict, conso
     _print_verdict(verdict, console)
 
 
+_Row = tuple[str, str, Nearness]
+"""Window, tenant, and how near the simulation comes there."""
+
+
+def _share(name: str, key: str, heading: str) -> Column[_Row]:
+    def share(row: _Row) -> float | None:
+        return getattr(row[2], key) / row[2].arrivals if row[2].arrivals else None
+
+    return Column(name, get=share, factor=100, heading=heading)
+
+
+def _difference(name: str, key: str, heading: str) -> Column[_Row]:
+    def mark(row: _Row) -> str:
+        return "" if row[2].is_near or not row[2].arrivals else "yellow"
+
+    return Column(name, form="+z.2f", get=lambda row: getattr(row[2], key), heading=heading, mark=mark)
+
+
+_COLUMNS: Sequence[Column[_Row]] = (
+    Column("window", get=itemgetter(0), heading="win-\ndow"),
+    Column("tenant", get=itemgetter(1), layout=NAME),
+    Column("arrivals", get=lambda row: row[2].arrivals),
+    _share("in time live", "live_in_time", "in time %\nlive"),
+    _share("in time simulated", "simulated_in_time", "simu-\nlated"),
+    _difference("difference in time", "in_time_points", "differs\nby points"),
+    _share("goodput live", "live_goodput", "goodput %\nlive"),
+    _share("goodput simulated", "simulated_goodput", "simu-\nlated"),
+    _difference("difference of goodput", "goodput_pct", "differs\nby %"),
+)
+
+
 def _print_run(run: LiveFidelity, console: Console) -> None:
     console.print(f"[bold]{escape(str(run.folder))}[/]: counted live, and simulated with what the run recorded")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    titles = "win-\ndow", "tenant", "arrivals", "in time %\nlive", "simu-\nlated", "differs\nby points"
-    for title in (*titles, "goodput %\nlive", "simu-\nlated", "differs\nby %"):
-        table.add_column(title, justify="left" if title == "tenant" else "right")
+    sections: list[list[_Row]] = []
     for window in run.windows:
         own = run.of_window(window)
-        for place, (name, nearness) in enumerate(own.items()):
-            table.add_row("" if place else str(window), escape(name), *_cells(nearness))
-        if len(own) > 1:
-            table.add_row("", "all", *_cells(total_of(own.values())))
-        table.add_row()
-    for name, nearness in run.of_tenants.items():
-        table.add_row("all", escape(name), *_cells(nearness))
-    table.add_row("all", "all", *_cells(run.total), style="bold")
-    console.print(table)
+        every = [*own.items(), *([("all", total_of(own.values()))] if len(own) > 1 else [])]
+        sections.append([("" if place else str(window), *item) for place, item in enumerate(every)])
+    total = ("all", "all", run.total)
+    sections.append([*(("all", *item) for item in run.of_tenants.items()), total])
+    console.print(Sheet(_COLUMNS, sections, lambda row: "bold" if row is total else None).drawn())
     for line in _lines(run):
         console.print(line, soft_wrap=True)
     console.print()
-
-
-def _cells(one: Nearness) -> list[str]:
-    style = "" if one.is_near or not one.arrivals else "[yellow]"
-    points, pct = _signed(one.in_time_points), _signed(one.goodput_pct)
-    return [
-        f"{one.arrivals:,}",
-        *(_share(value, one.arrivals) for value in (one.live_in_time, one.simulated_in_time)),
-        f"{style}{points}",
-        *(_share(value, one.arrivals) for value in (one.live_goodput, one.simulated_goodput)),
-        f"{style}{pct}",
-    ]
-
-
-def _share(value: float, arrivals: int) -> str:
-    return f"{100 * value / arrivals:.2f}" if arrivals else "–"
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+z.2f}"
 
 
 def _lines(run: LiveFidelity) -> list[str]:

@@ -192,7 +192,7 @@ def _number(value: float | None, digits: int) -> str:
 
 _LEARNED: Sequence[Column[Learned]] = (
     Column("window", "window", form="d", heading="win-\ndow"),
-    Column("tenant", "tenant", layout={"justify": "left"}),
+    Column("tenant", "tenant", layout=NAME),
     Column("model age", "age", heading="model age\nin windows"),
     Column("before", "before_pct", "%", ",.1f", heading="right before\nretraining %"),
     Column("after", "after_pct", "%", ",.1f", heading="right\nafter %"),
@@ -205,7 +205,8 @@ _LEARNED: Sequence[Column[Learned]] = (
 
 def _print_live(facts: LiveFacts, console: Console) -> None:
     """Print what was learned, window by window, and whether each request is accounted for."""
-    console.print(Sheet(_LEARNED, [facts.learned], frame={"padding": (0, 1)}).drawn())
+    spare = ("expected", "tested", "load", "model age", "new weights", "before")
+    Sheet(_LEARNED, [facts.learned], spare=spare, layout={"no_wrap": True}).print(console)
     for one in facts.learned:
         if one.failure:
             console.print(f"window {one.window}: {escape(one.tenant)} was not retrained: {escape(one.failure)}")

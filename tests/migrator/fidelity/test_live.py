@@ -11,12 +11,14 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
 from executor.extras import install
 from migrator.config.reading import config_yaml, validate_config
@@ -36,6 +38,7 @@ from migrator.inputs.assembly import assemble
 from migrator.log.live import LiveFacts
 from migrator.log.records import Finished, WindowFinished
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, RunLog, read_log
+from migrator.views.fidelity import print_fidelity
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.log import records
 from tests.migrator.log.records import Json
@@ -348,6 +351,14 @@ def test_void_runs_do_not_count(n_void: int) -> None:
         verdict = verdict_of([replace(off_by(50), facts=facts)] * n_void + [off_by(1)] * (3 - n_void))
         assert (verdict.n_runs, verdict.n_void) == (3 - n_void, n_void)
         assert verdict.shortfalls == (() if n_void < 3 else ("every run is void",))
+
+
+def test_the_table_of_a_run_is_whole_at_80_columns() -> None:
+    run = off_by(1.0)
+    out = StringIO()
+    print_fidelity([run], verdict_of([run]), Console(file=out, width=80))
+    assert "…" not in out.getvalue()
+    assert "by points" in out.getvalue()
 
 
 def test_where_there_is_nothing_to_compare_with_that_is_said() -> None:

@@ -65,6 +65,16 @@ def test_no_number_is_broken_on_a_narrow_terminal(call, write_config, width: int
     assert {f"{report.total.requests.arrivals:,}", f"{report.total.requests.goodput_pct:.2f}"} <= set(words)
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_what_a_live_run_learned_is_whole_on_a_narrow_terminal(width: int) -> None:
+    report = report_of(read_log(Path(__file__).parents[2] / "golden" / "live"))
+    out = StringIO()
+    print_report(report, Console(file=out, width=width))
+    assert report.live is not None
+    assert "…" not in out.getvalue()
+    assert {f"{one.after_pct:.1f}" for one in report.live.learned} <= set(out.getvalue().split())
+
+
 def test_promised_and_achieved_shares_stand_beside_each_floor(call, write_config) -> None:
     changes = {"windows": 1, "tenants.0.min_slo_attainment": 0.9, "tenants.1.min_slo_attainment": 0.2}
     code, out, _ = call("run", write_config(changes), "--out", "run")
