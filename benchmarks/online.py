@@ -26,7 +26,7 @@ from rich.table import Table
 from benchmarks.paper.experiments import SEVEN_HOURS_S, WORKLOADS, Experiment
 from benchmarks.paper.matches import Json, matches_of, require_two_weeks, results_of
 from benchmarks.paper.statistics import BLOCK, Interval, interval
-from forecaster.neural import Learned, ModelError
+from forecaster.neural import FitError, Learned
 from migrator.comparison.forecasts import methods_of
 
 STATIC, HISTORY, REACTIVE = "static", "static-history", "reactive"
@@ -105,7 +105,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OnlineRow:
     """What an arm came to.
 
     Attributes:
@@ -130,7 +130,7 @@ class Row:
     changes: float
 
 
-def rows_of(results: Mapping[str, Sequence[Json]], block: int) -> list[Row]:
+def rows_of(results: Mapping[str, Sequence[Json]], block: int) -> list[OnlineRow]:
     """A row an arm, from its results; only runs count of which every arm has numbers."""
     failed = {(one["workload"], one["segment"]) for own in results.values() for one in own if "error" in one}
     kept = {
@@ -149,7 +149,7 @@ def rows_of(results: Mapping[str, Sequence[Json]], block: int) -> list[Row]:
             for name, runs in rivals.items()
         }
         rows.append(
-            Row(
+            OnlineRow(
                 label=label,
                 goodput_pct=means[label],
                 ahead_of_once=_ahead(by_window, label, REFERENCE, block) if label != REFERENCE in by_window else None,
@@ -198,7 +198,7 @@ def _ahead(by_window: Mapping[str, pd.DataFrame], label: str, of: str, block: in
     return found if len(differences) >= LEAST_BLOCKS * block else Interval(found.mean, math.nan, math.nan)
 
 
-def tables_of(rows: Sequence[Row]) -> list[Table]:
+def tables_of(rows: Sequence[OnlineRow]) -> list[Table]:
     """The rows for a reader: what they came to, how they stand against rivals, and where the other requests went."""
     worth = _table("goodput\n%", f"points ahead of\n{REFERENCE} [95 %]", "gap\nclosed %", "changes\na window", "runs")
     rivals = [name for name in RIVALS if any(name in row.against for row in rows)]
@@ -248,7 +248,7 @@ def main() -> None:
     n_segments = asked.segments if asked.traces is not None else 0
     try:
         models = [Learned(folder) for folder in asked.model]
-    except ModelError as error:
+    except FitError as error:
         parser.error(f"--model {error}")
     compared = arms(asked.method or list(methods_of().forecasters), asked.every, models)
     experiments = [arm.experiment(asked.workloads, asked.windows, n_segments, asked.stride) for arm in compared]

@@ -79,7 +79,7 @@ _SCORES = "scores"
 _Z = np.array([NormalDist().inv_cdf(level) for level in QUANTILE_LEVELS])
 
 
-class ModelError(ValueError):
+class FitError(ValueError):
     """A model cannot be fitted or used; one line names the folder and what is wrong."""
 
 
@@ -105,10 +105,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise ModelError(f"{self.method!r} is no network; there are {', '.join(METHODS)}")
+            raise FitError(f"{self.method!r} is no network; there are {', '.join(METHODS)}")
         for name, least in (("window_steps", 1), ("history_steps", 16), ("batch", 2)):
             if getattr(self, name) < least:
-                raise ModelError(f"{name} is {getattr(self, name)}; at least {least} is needed")
+                raise FitError(f"{name} is {getattr(self, name)}; at least {least} is needed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def fit(
     _require_extra(folder)
     begun = _progress(folder, recipe, seen) if resume else None
     if folder.exists() and not resume:
-        raise ModelError(f"{folder} exists already; another folder is needed, or --resume to go on in it")
+        raise FitError(f"{folder} exists already; another folder is needed, or --resume to go on in it")
     windows = _Windows(recipe, series)
     training = _Training(recipe, windows, begun)
     folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ class _Windows:
         for column, split in zip(self._columns, self._splits, strict=True):
             if split < self._length or column.size - split < recipe.window_steps:
                 needed = max(self._length / (1 - HELD_OUT), recipe.window_steps / HELD_OUT)
-                raise ModelError(
+                raise FitError(
                     f"{recipe.method}: a series has {column.size:,} steps; about {needed:,.0f} are needed for windows "
                     f"of {recipe.history_steps} + {recipe.window_steps} steps of which a part is held out"
                 )
@@ -271,7 +271,7 @@ class _Training:
         quantiles = _predicted(self._network, inputs)
         held_out = float(_pinball(torch.from_numpy(quantiles), torch.from_numpy(targets)))
         if not np.isfinite(held_out):
-            raise ModelError(f"{self._recipe.method}: the loss is no number any more after {self.update} updates")
+            raise FitError(f"{self._recipe.method}: the loss is no number any more after {self.update} updates")
         if all(held_out < earlier.held_out for earlier in self.curve):
             weights = {name: tensor.clone() for name, tensor in self._network.state_dict().items()}
             scores = _scores_of(targets, _ascending(quantiles))
@@ -319,21 +319,21 @@ def _progress(folder: Path, recipe: Recipe, seen: Sequence[FittedOn]) -> Mapping
     if not folder.exists() or not any(folder.iterdir()):
         return None
     if not (folder / RESUME_FILE).exists():
-        raise ModelError(f"{folder}: holds no {RESUME_FILE} to go on from, and something else")
+        raise FitError(f"{folder}: holds no {RESUME_FILE} to go on from, and something else")
     facts = _facts(folder)
     if facts["recipe"] != asdict(recipe):
         other = next(name for name, value in asdict(recipe).items() if facts["recipe"].get(name) != value)
-        raise ModelError(
+        raise FitError(
             f"{folder}: was begun with {other} {facts['recipe'].get(other)}, not {getattr(recipe, other)}; "
             "give the same"
         )
     if facts["seen"] != [asdict(one) for one in seen]:
-        raise ModelError(f"{folder}: was begun on other arrivals; give the same sources and the same part of them")
+        raise FitError(f"{folder}: was begun on other arrivals; give the same sources and the same part of them")
     try:
         return dict(torch.load(io.BytesIO(read_input(folder / RESUME_FILE)), weights_only=True))
     except Exception as error:  # noqa: BLE001 - torch raises many kinds of what a damaged file holds
         reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-        raise ModelError(f"{folder / RESUME_FILE}: cannot be gone on with: {reason}") from None
+        raise FitError(f"{folder / RESUME_FILE}: cannot be gone on with: {reason}") from None
 
 
 # --- forecasting
@@ -387,7 +387,7 @@ class Learned:
         """
         history = checked_history(history_rps, self.name, self.min_history_steps)
         if not 1 <= n_steps < 2 * self.recipe.window_steps or n_paths < 1:
-            raise ModelError(
+            raise FitError(
                 f"{self.name}: fitted for windows of {self.recipe.window_steps} steps; {n_steps} steps and {n_paths} "
                 "paths were asked for"
             )
@@ -414,9 +414,9 @@ class Learned:
         try:
             raw = read_input(path)
         except OSError as error:
-            raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+            raise FitError(f"{path}: cannot be read: {error.strerror or error}") from None
         if hashlib.sha256(raw).hexdigest() != self._weights_sha256:
-            raise ModelError(f"{path}: is not what {FACTS_FILE} describes; it was damaged or replaced")
+            raise FitError(f"{path}: is not what {FACTS_FILE} describes; it was damaged or replaced")
         return raw
 
     def _made(self) -> Module:
@@ -430,7 +430,7 @@ class Learned:
                 network.load_state_dict(tensors)
             except RuntimeError as error:
                 reason = " ".join(str(error).split())[:200]
-                raise ModelError(f"{self.folder / WEIGHTS_FILE}: does not fit the network: {reason}") from None
+                raise FitError(f"{self.folder / WEIGHTS_FILE}: does not fit the network: {reason}") from None
             self._network, self._raw = network, b""
         return self._network
 
@@ -450,19 +450,19 @@ def _facts(folder: Path) -> Mapping[str, Any]:
         [Check(**one) for one in facts["learning_curve"]]
         levels, _ = facts["quantile_levels"], facts["weights_sha256"]
     except FileNotFoundError:
-        raise ModelError(f"{folder} is no fitted model: it holds no {FACTS_FILE}") from None
-    except ModelError:
+        raise FitError(f"{folder} is no fitted model: it holds no {FACTS_FILE}") from None
+    except FitError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: cannot be read as a fitted model: {type(error).__name__}: {error}") from None
+        raise FitError(f"{path}: cannot be read as a fitted model: {type(error).__name__}: {error}") from None
     if schema != SCHEMA:
-        raise ModelError(f"{path}: has schema {schema}; {SCHEMA} is needed: fit the model anew")
+        raise FitError(f"{path}: has schema {schema}; {SCHEMA} is needed: fit the model anew")
     if levels != list(QUANTILE_LEVELS):
-        raise ModelError(f"{path}: was fitted for the quantiles {levels}; {list(QUANTILE_LEVELS)} are needed: fit anew")
+        raise FitError(f"{path}: was fitted for the quantiles {levels}; {list(QUANTILE_LEVELS)} are needed: fit anew")
     for name, own in _versions().items():
         made = str(made_with.get(name, ""))
         if own and made.partition(".")[0] != own.partition(".")[0]:
-            raise ModelError(f"{path}: was fitted with {name} {made or '?'}; here is {own}: fit the model anew")
+            raise FitError(f"{path}: was fitted with {name} {made or '?'}; here is {own}: fit the model anew")
     return facts
 
 
@@ -481,7 +481,7 @@ def _versions() -> dict[str, str]:
 def _require_extra(where: Path) -> None:
     missing = [name for name, own in _versions().items() if not own]
     if missing:
-        raise ModelError(f"{where}: needs {missing[0]}; install the extra: {install('neural')}")
+        raise FitError(f"{where}: needs {missing[0]}; install the extra: {install('neural')}")
 
 
 # --- the network

@@ -136,7 +136,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A part of the results' appendix.
 
     Attributes:
@@ -267,7 +267,7 @@ def _gaining(points: int, name: str, label: str, retraining: Mapping[str, object
 
 
 SECTIONS = (
-    Section(
+    PageSection(
         "headline",
         "All windows, planned every 10 s",
         "As `migrator` runs by default:\n\n"
@@ -313,7 +313,7 @@ SECTIONS = (
         ),
         "windows",
     ),
-    Section(
+    PageSection(
         "bursts",
         "Traffic that is bursty by the second",
         "In the terms of the table above, two windows of four workloads.\n\n"
@@ -338,7 +338,7 @@ SECTIONS = (
             ),
         ),
     ),
-    Section(
+    PageSection(
         "twenty",
         "Twenty tenants on one GPU",
         "`configs/twenty.yaml` has seventeen light tenants and three heavier ones at load 0.5, more than a GPU has "
@@ -355,7 +355,7 @@ SECTIONS = (
             ),
         ),
     ),
-    Section(
+    PageSection(
         "retraining",
         "What is it worth to leave retrainings out, and to use weights as they come?",
         "Two windows, planned once each.\n\n"
@@ -376,7 +376,7 @@ SECTIONS = (
             ),
         ),
     ),
-    Section(
+    PageSection(
         "main",
         "Policies only, batches free, recorded profiles, load 0.7",
         "Decisions alone: everybody chooses batches freely, and who forecasts has the same forecaster.\n\n"
@@ -387,7 +387,7 @@ SECTIONS = (
         (MAIN,),
         "tables",
     ),
-    Section(
+    PageSection(
         "interference",
         "How much interference makes partitions worthwhile?",
         "The strength scales by how much tenants without partitions slow each other down: 1 is what Mudi measured, 0 "
@@ -397,7 +397,7 @@ SECTIONS = (
         tuple(_interference(strength) for strength in (0.0, 0.1, 0.2, 0.25, 0.5, 1.0)),
         "ties",
     ),
-    Section(
+    PageSection(
         "whole-runs",
         "All windows of every workload, all policies",
         "The windows and intervals of [the first table](#all-windows-planned-every-10-s) in the paper's terms: every "
@@ -405,7 +405,7 @@ SECTIONS = (
         (Experiment("whole-runs", "all windows", ALL, windows=None),),
         "windows",
     ),
-    Section(
+    PageSection(
         "twitter",
         "A week of another trace",
         "Per-second counts of the Twitter stream, days 8 to 14, in the place of both traces. The second tenant's are "
@@ -423,7 +423,7 @@ SECTIONS = (
         ),
         "segments",
     ),
-    Section(
+    PageSection(
         "published",
         "As published",
         "Each policy with its own batching, forecast and switching.\n\n"
@@ -434,7 +434,7 @@ SECTIONS = (
         tuple(map(_as_published, (1, 4))),
         "tables",
     ),
-    Section(
+    PageSection(
         "launch-free",
         "Policies only, batches free, launch-free profiles",
         "[The same with recorded profiles](#policies-only-batches-free-recorded-profiles-load-07), but with latencies "
@@ -442,7 +442,7 @@ SECTIONS = (
         (Experiment("launch-free", "launch-free profiles", OURS, changes={"profile_variant": "launch-free"}),),
         "tables",
     ),
-    Section(
+    PageSection(
         "jitter",
         "With batches that vary",
         "[The same with recorded profiles](#policies-only-batches-free-recorded-profiles-load-07), but with latencies "
@@ -450,20 +450,20 @@ SECTIONS = (
         (Experiment("jitter", "measured jitter", OURS, changes={"simulation": {"service_jitter": "measured"}}),),
         "tables",
     ),
-    Section(
+    PageSection(
         "load",
         "Load",
         "When is a layout that never changes good enough?",
         tuple(map(_at_load, (0.3, 0.5, 0.7, 0.9, 1.1))),
     ),
-    Section(
+    PageSection(
         "step",
         "Granularity",
         "The paper's Figure 10: how often may the layout change? A window is as many whole steps as 200 s hold, which "
         "is 198 s at 3 s.",
         tuple(map(_at_step, (0.5, 1.0, 3.0, 5.0, 10.0))),
     ),
-    Section(
+    PageSection(
         "estimates",
         "What if the estimates are wrong?",
         "Everybody is misled alike, `static` and `oracle` too: they know arrivals, not what a retraining brings. "
@@ -485,7 +485,7 @@ SECTIONS = (
             ),
         ),
     ),
-    Section(
+    PageSection(
         "foresight",
         "What is foresight worth?",
         "`lookahead-K` is `migrator` with the true arrivals of the next K seconds, and the forecast after them. "
@@ -499,7 +499,7 @@ SECTIONS = (
             _foreseen("foresight-once", "planned once a window", ("migrator", "oracle", "static")),
         ),
     ),
-    Section(
+    PageSection(
         "profiles",
         "Would other profiles change the ranking?",
         "The latency of every model on every MIG profile is multiplied by a factor of its own, evenly drawn from 0.8 "
@@ -508,7 +508,7 @@ SECTIONS = (
         tuple(Experiment(f"profiles-{seed}", f"draw {seed}", _DRAWN, perturbation=seed) for seed in range(1, 4)),
         "ranking",
     ),
-    Section(
+    PageSection(
         "misjudged",
         "What if the profiles are wrong?",
         "Workers are as fast as the recorded profiles say. Planning takes the latency of every model on every MIG "
@@ -523,7 +523,7 @@ SECTIONS = (
         "of the first two choose batches by what they measure, and the dispatch of the third goes by true latencies.",
         tuple(map(_misjudged, (0.0, 0.1, 0.2, 0.3))),
     ),
-    Section(
+    PageSection(
         "gain",
         "How much has a retraining to bring?",
         "Every retraining brings as many points of accuracy as the row says: a model ends it as right as in the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.paper.experiments import Experiment, Section
+from benchmarks.paper.experiments import Experiment, PageSection
 from benchmarks.paper.statistics import BLOCK, OURS, Results, ahead_of_ours
 
 Kind = Literal["account", "grid", "lines", "windows", "segments", "groups", "draws", "foresight"]
@@ -146,13 +146,13 @@ PLOTS = (
 """In the order of the page."""
 
 
-def plots_of(section: Section, results: Results) -> list[Plot]:
+def plots_of(section: PageSection, results: Results) -> list[Plot]:
     """The section's plots that have anything to show."""
     rows = [results[one.name].dropna(subset="arrivals") for one in run_of(section, results)]
     plots = [plot for plot in PLOTS if plot.section == section.name and any(map(len, rows))]
     return [plot for plot in plots if plot.kind not in BLOCK or ahead_of_ours(rows[0], plot.kind)]
 
 
-def run_of(section: Section, results: Results) -> list[Experiment]:
+def run_of(section: PageSection, results: Results) -> list[Experiment]:
     """The section's experiments that were run."""
     return [one for one in section.experiments if one.name in results]

@@ -24,7 +24,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullLocator
 
-from benchmarks.paper.experiments import MAIN, SECTIONS, Section
+from benchmarks.paper.experiments import MAIN, SECTIONS, PageSection
 from benchmarks.paper.matches import CLASSES
 from benchmarks.paper.plot_list import Plot, plots_of, run_of
 from benchmarks.paper.statistics import (
@@ -189,7 +189,7 @@ _LEAST_SHOWN_PCT = 3.0
 _LEGEND: Any = {"columnspacing": 1.0, "handlelength": 1.0, "handletextpad": 0.5, "borderaxespad": 0.3}
 
 
-def account(plot: Plot, section: Section, results: Results) -> Figure:
+def account(plot: Plot, section: PageSection, results: Results) -> Figure:
     """A bar a policy: the shares of the loss account, all workloads together."""
     rows = results[run_of(section, results)[0].name]
     sums = rows.groupby("policy", sort=False)[["arrivals", *CLASSES]].sum(min_count=1).dropna()
@@ -218,7 +218,7 @@ def _shade(share: float) -> str:
     return to_hex(colormaps["Blues"](0.05 + 0.6 * share))
 
 
-def grid(plot: Plot, section: Section, results: Results) -> Figure:
+def grid(plot: Plot, section: PageSection, results: Results) -> Figure:
     """Goodput % of every policy on every workload; bold where none but the clairvoyant plan gets more."""
     goodput = goodput_pct(results[run_of(section, results)[0].name])
     best = goodput.drop(columns=CEILING, errors="ignore").max(axis=1)
@@ -254,7 +254,7 @@ _LEAST_APART_IN = 0.32
 """Between ticks, so that their numbers do not touch."""
 
 
-def lines(plot: Plot, section: Section, results: Results) -> Figure:
+def lines(plot: Plot, section: PageSection, results: Results) -> Figure:
     """Goodput %, mean of workloads, over the places of the experiments; hollow where a workload has no numbers.
 
     In a section about ties, ours of the main table is a level line, and the place of each tie is written down.
@@ -353,7 +353,7 @@ _BELOW = 0.3
 _SMALL: Any = {"markersize": 3.5, "markeredgewidth": 0}
 
 
-def differences(plot: Plot, section: Section, results: Results) -> Figure:
+def differences(plot: Plot, section: PageSection, results: Results) -> Figure:
     """A row a policy: its mean difference from the reference with the 95 % interval, and each difference, faintly."""
     of = plot.kind
     rows = results[run_of(section, results)[0].name]
@@ -392,7 +392,7 @@ def _tell(axes: Axes, place: float, text: str) -> None:
     axes.text(1.02, place, shown, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
 
 
-def groups(plot: Plot, section: Section, results: Results) -> Figure:
+def groups(plot: Plot, section: PageSection, results: Results) -> Figure:
     """A band an experiment, in it a dot a policy, one below the other."""
     experiments = run_of(section, results)
     rows = pd.concat([results[one.name] for one in experiments])
@@ -417,7 +417,7 @@ def groups(plot: Plot, section: Section, results: Results) -> Figure:
     return figure
 
 
-def draws(plot: Plot, section: Section, results: Results) -> Figure:
+def draws(plot: Plot, section: PageSection, results: Results) -> Figure:
     """A row a policy: a dot a draw, and a bar where nothing was changed."""
     experiments = run_of(section, results)
     named = labels(pd.concat([results[one.name] for one in experiments]))
@@ -440,7 +440,7 @@ def draws(plot: Plot, section: Section, results: Results) -> Figure:
     return figure
 
 
-def foresight(plot: Plot, section: Section, results: Results) -> Figure:
+def foresight(plot: Plot, section: PageSection, results: Results) -> Figure:
     """Goodput %, mean of workloads, of policies that know ever more; the best fixed layout is a level."""
     experiments = run_of(section, results)
     named = labels(pd.concat([results[one.name] for one in experiments]))
@@ -467,7 +467,7 @@ def foresight(plot: Plot, section: Section, results: Results) -> Figure:
     return figure
 
 
-_DRAWN: Mapping[str, Callable[[Plot, Section, Results], Figure]] = MappingProxyType(
+_DRAWN: Mapping[str, Callable[[Plot, PageSection, Results], Figure]] = MappingProxyType(
     {
         "account": account,
         "grid": grid,

@@ -27,7 +27,7 @@ from migrator.log.account import Account, accounts
 from migrator.log.runlog import ReadLog
 from migrator.terminal.parallel import Processes, n_cores
 from planner.plan import MigPlan
-from planner.policies.paper.pre_initialisation import WarmUps, warm_ups
+from planner.policies.paper.pre_initialisation import StartSteps, warm_ups
 from planner.policies.registry import MIG_POLICIES
 from workloads.serving.tally import Totals
 
@@ -118,7 +118,7 @@ class _Plans(View):
 
 def _row(log: ReadLog, seen: _Plans, step_s: float) -> dict[str, float]:
     account = sum((own.total for own in accounts(log).values()), Account())
-    warm, before = WarmUps(), None
+    warm, before = StartSteps(), None
     for plan in seen.plans:
         warm, before = warm + warm_ups(plan, before), plan
     return {

@@ -25,7 +25,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelRow:
     """A model of the paper's Table 3: its name there, in the service profiles and as a tenant, and its SLO."""
 
     paper_name: str
@@ -34,12 +34,12 @@ class Model:
     slo_ms: int
 
 
-BERT = Model("BERT", "bert-base", "bert", 330)
-VIT = Model("ViT", "vit-b-16", "vit", 200)
-CONVNEXT = Model("ConvNeXt", "convnext-base", "convnext", 200)
-INCEPTION = Model("Inception", "inception-v3", "inception", 120)
-RESNET = Model("ResNet-50", "resnet50", "resnet50", 150)
-MOBILENET = Model("MobileNet", "mobilenet-v2", "mobilenet", 100)
+BERT = ModelRow("BERT", "bert-base", "bert", 330)
+VIT = ModelRow("ViT", "vit-b-16", "vit", 200)
+CONVNEXT = ModelRow("ConvNeXt", "convnext-base", "convnext", 200)
+INCEPTION = ModelRow("Inception", "inception-v3", "inception", 120)
+RESNET = ModelRow("ResNet-50", "resnet50", "resnet50", 150)
+MOBILENET = ModelRow("MobileNet", "mobilenet-v2", "mobilenet", 100)
 
 CIFAR, CORE, NEWS = "NC-CIFAR-10", "NC-CORe50", "NC-20-Newsgroups"
 
@@ -103,7 +103,7 @@ class Workload:
     """One row of Table 4."""
 
     number: int
-    models: tuple[Model, Model]
+    models: tuple[ModelRow, ModelRow]
     datasets: tuple[str, str]
     images: str
 

@@ -93,7 +93,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class Card:
     """What is on the GPU: lanes, each of one job or more."""
 
     capacity_mib: float
@@ -104,16 +104,16 @@ class Gpu:
         """ΣP + ΣL, all weights and a largest iteration a lane: safe where they fit (§3.3.2)."""
         return sum(lane.size_mib + sum(job.persistent_mib for job in lane.jobs) for lane in self.lanes)
 
-    def opened(self, job: Job) -> Gpu:
+    def opened(self, job: Job) -> Card:
         """With a new lane for the job."""
         return replace(self, lanes=(*self.lanes, Lane(job.ephemeral_mib, (job,))))
 
-    def joined(self, job: Job, into: Lane, size_mib: float) -> Gpu:
+    def joined(self, job: Job, into: Lane, size_mib: float) -> Card:
         """With the job in a lane that is there, which then has this size."""
         grown = Lane(size_mib, (*into.jobs, job))
         return replace(self, lanes=tuple(grown if lane is into else lane for lane in self.lanes))
 
-    def without(self, number: int, *, shrinks: bool) -> Gpu:
+    def without(self, number: int, *, shrinks: bool) -> Card:
         """After a job's end; a lane without jobs goes, others may shrink to what their jobs need."""
         left = [(lane, tuple(job for job in lane.jobs if job.number != number)) for lane in self.lanes]
         return replace(
@@ -130,7 +130,7 @@ Left = Mapping[int, float]
 """Seconds that each job still takes alone, by its number."""
 
 
-def printed_lane(gpu: Gpu, job: Job, _left: Left) -> Gpu | None:
+def printed_lane(gpu: Card, job: Job, _left: Left) -> Card | None:
     """The GPU with the job, by FINDLANE of Algorithm 1 as printed: not always safe; ``None`` where it has to wait."""
     others = gpu.held_mib + job.persistent_mib
     if others + job.ephemeral_mib <= gpu.capacity_mib:
@@ -145,7 +145,7 @@ def printed_lane(gpu: Gpu, job: Job, _left: Left) -> Gpu | None:
     return None
 
 
-def mended_lane(gpu: Gpu, job: Job, _left: Left, most_lanes: int | None = None) -> Gpu | None:
+def mended_lane(gpu: Card, job: Job, _left: Left, most_lanes: int | None = None) -> Card | None:
     """The GPU with the job, by Algorithm 1 mended: safe if it was; ``None`` where the job has to wait.
 
     A new lane comes first, then the smallest that is large enough, then the smallest that can grow.
@@ -161,7 +161,7 @@ def mended_lane(gpu: Gpu, job: Job, _left: Left, most_lanes: int | None = None) 
     return None
 
 
-def exclusive(gpu: Gpu, job: Job, _left: Left) -> Gpu | None:
+def exclusive(gpu: Card, job: Job, _left: Left) -> Card | None:
     """The job alone on the GPU, or ``None`` while another is there."""
     return None if gpu.lanes else mended_lane(gpu, job, _left)
 
@@ -169,12 +169,12 @@ def exclusive(gpu: Gpu, job: Job, _left: Left) -> Gpu | None:
 one_lane = partial(mended_lane, most_lanes=1)
 
 
-def shortest_lane(gpu: Gpu, job: Job, left: Left) -> Gpu | None:
+def shortest_lane(gpu: Card, job: Job, left: Left) -> Card | None:
     """The job in the one lane, if it would run there at once and its weights fit beside those of paused jobs."""
     return one_lane(gpu, job, left) if _is_shortest(gpu, job, left) else None
 
 
-def printed_shortest_lane(gpu: Gpu, job: Job, left: Left) -> Gpu | None:
+def printed_shortest_lane(gpu: Card, job: Job, left: Left) -> Card | None:
     """The job in the one lane, if it would run there at once and could run alone (§4.2): not always safe."""
     if not _is_shortest(gpu, job, left) or job.persistent_mib + job.ephemeral_mib > gpu.capacity_mib:
         return None
@@ -183,12 +183,12 @@ def printed_shortest_lane(gpu: Gpu, job: Job, left: Left) -> Gpu | None:
     return gpu.joined(job, gpu.lanes[0], max(gpu.lanes[0].size_mib, job.ephemeral_mib))
 
 
-def _is_shortest(gpu: Gpu, job: Job, left: Left) -> bool:
+def _is_shortest(gpu: Card, job: Job, left: Left) -> bool:
     return all(left[job.number] < left[other.number] for lane in gpu.lanes for other in lane.jobs)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Scheduler:
     """A scheduler.
 
     Attributes:
@@ -198,20 +198,20 @@ class Policy:
         shrinks: Lanes do, when a job ends.
     """
 
-    place: Callable[[Gpu, Job, Left], Gpu | None]
+    place: Callable[[Card, Job, Left], Card | None]
     shortest_first: bool = False
     shrinks: bool = True
 
 
 POLICIES = {
-    "FIFO": Policy(exclusive),
-    "SRTF": Policy(shortest_lane, shortest_first=True),
-    "PACK": Policy(mended_lane),
-    "FAIR": Policy(one_lane),
+    "FIFO": Scheduler(exclusive),
+    "SRTF": Scheduler(shortest_lane, shortest_first=True),
+    "PACK": Scheduler(mended_lane),
+    "FAIR": Scheduler(one_lane),
 }
 AS_PRINTED = {
-    "SRTF": Policy(printed_shortest_lane, shortest_first=True),
-    "PACK": Policy(printed_lane, shrinks=False),
+    "SRTF": Scheduler(printed_shortest_lane, shortest_first=True),
+    "PACK": Scheduler(printed_lane, shrinks=False),
 }
 
 
@@ -241,7 +241,7 @@ class Outcome:
         return float(makespan), float(queueing), float(jcts.mean()), float(jcts.quantile(0.95))
 
 
-def simulate(jobs: Sequence[Job], policy: Policy, capacity_mib: float = CAPACITY_MIB) -> Outcome:
+def simulate(jobs: Sequence[Job], policy: Scheduler, capacity_mib: float = CAPACITY_MIB) -> Outcome:
     """What becomes of the jobs, from event to event.
 
     Raises:
@@ -254,7 +254,7 @@ def simulate(jobs: Sequence[Job], policy: Policy, capacity_mib: float = CAPACITY
     left = {job.number: job.seconds for job in jobs}
     starts_s: dict[int, float] = {}
     ends_s: dict[int, float] = {}
-    gpu, waiting, now_s, peak_mib = Gpu(capacity_mib), list[Job](), 0.0, 0.0
+    gpu, waiting, now_s, peak_mib = Card(capacity_mib), list[Job](), 0.0, 0.0
     while coming or waiting or gpu.lanes:
         while coming and coming[0].arrival_s <= now_s:
             waiting.append(coming.pop(0))
@@ -275,7 +275,7 @@ def simulate(jobs: Sequence[Job], policy: Policy, capacity_mib: float = CAPACITY
     return Outcome(pd.DataFrame({"arrival": arrivals_s, "start": starts_s, "end": ends_s}), peak_mib)
 
 
-def _placed(gpu: Gpu, waiting: Sequence[Job], policy: Policy, left: Left) -> tuple[Gpu, list[Job]]:
+def _placed(gpu: Card, waiting: Sequence[Job], policy: Scheduler, left: Left) -> tuple[Card, list[Job]]:
     """PROCESSREQUESTS: the GPU with those that find a lane, and those that wait on, in order of arrival."""
     asked = sorted(waiting, key=lambda job: left[job.number]) if policy.shortest_first else waiting
     placed = set()
@@ -287,7 +287,7 @@ def _placed(gpu: Gpu, waiting: Sequence[Job], policy: Policy, left: Left) -> tup
     return gpu, [job for job in waiting if job.number not in placed]
 
 
-def speeds_of(gpu: Gpu, left: Left, *, shortest_first: bool) -> dict[int, float]:
+def speeds_of(gpu: Card, left: Left, *, shortest_first: bool) -> dict[int, float]:
     """Seconds of work that each job which runs does in a second, by its number."""
     shares: dict[int, float] = {}
     demand = 0.0
@@ -328,7 +328,7 @@ Outcomes = Mapping[str, Sequence[Outcome]]
 """By scheduler, one a trace."""
 
 
-def outcomes_of(traces: Sequence[Sequence[Job]], policies: Mapping[str, Policy]) -> dict[str, list[Outcome]]:
+def outcomes_of(traces: Sequence[Sequence[Job]], policies: Mapping[str, Scheduler]) -> dict[str, list[Outcome]]:
     """Every trace by every scheduler."""
     return {name: [simulate(jobs, policy) for jobs in traces] for name, policy in policies.items()}
 

@@ -63,8 +63,8 @@ def site(n_workers: int, batch_limit: int) -> Iterator[tuple[Peer[Answer], int, 
     """A client, the process id of a dispatcher whose workers all serve, and the folder with their sockets."""
     with tempfile.TemporaryDirectory() as named:
         folder = private_folder(Path(named))
-        first = dispatcher.Setup(folder, ("bench",), monotonic())
-        others = [worker.Setup(folder, f"w{n}", "bench", MODEL, batch_limit, *CURVE) for n in range(n_workers)]
+        first = dispatcher.DispatcherSetup(folder, ("bench",), monotonic())
+        others = [worker.WorkerSetup(folder, f"w{n}", "bench", MODEL, batch_limit, *CURVE) for n in range(n_workers)]
         commands = [command("workloads.live.dispatcher", as_text(first))]
         commands += [command("workloads.live.worker", as_text(other)) for other in others]
         processes = [subprocess.Popen(one) for one in commands]  # noqa: S603 - our own modules

@@ -38,7 +38,7 @@ FAULTS = DriverFaultsConfig(error_share=0.1, in_use_share=0.1, in_use_s=5.0)
 
 
 @dataclass(frozen=True)
-class Job:
+class FaultyRun:
     """One pair of runs: of which config, with which seed, how long, how thoroughly planned, and where logs stay."""
 
     config: Path
@@ -85,7 +85,7 @@ class Compared:
         return self.goodput_pct - self.faulty_pct
 
 
-def compared(job: Job) -> Compared:
+def compared(job: FaultyRun) -> Compared:
     """Carry both runs out."""
     config = read_config(job.config)
     planner = config.planner if job.max_schedules is None else _with(config.planner, max_schedules=job.max_schedules)
@@ -119,7 +119,7 @@ def _with(part: Part, **changes: object) -> Part:
     return part.model_copy(update=changes)
 
 
-def _log(config: Config, job: Job, name: str) -> ReadLog:
+def _log(config: Config, job: FaultyRun, name: str) -> ReadLog:
     """The log of a run, which reading has checked: every request of every second is accounted for."""
     setting, traffic = assemble(config, str(job.config))
     with TemporaryDirectory() as made:
@@ -192,7 +192,7 @@ def main() -> None:
     arguments = parser.parse_args()
     faults = DriverFaultsConfig(**{name: getattr(arguments, name) for name in DriverFaultsConfig.model_fields})
     jobs = [
-        Job(path, seed, arguments.windows, arguments.max_schedules, faults, arguments.keep)
+        FaultyRun(path, seed, arguments.windows, arguments.max_schedules, faults, arguments.keep)
         for path in arguments.configs
         for seed in range(arguments.first, arguments.first + arguments.runs)
     ]

@@ -40,7 +40,7 @@ def door(n_bytes: int) -> Iterator[tuple[Peer[Answer], str, int]]:
     """A client of a dispatcher with a worker, and address and process id of the front door beside it."""
     tensors = Tensor("input", "UINT8", (n_bytes,)), Tensor("output", "UINT8", (8,))
     with site(1, 32) as (client, _, folder):
-        setup = as_text(front_door.Setup(folder, (front_door.Tenant("bench", 25.0, *tensors),)))
+        setup = as_text(front_door.DoorSetup(folder, (front_door.ServedModel("bench", 25.0, *tensors),)))
         started = command("workloads.live.front_door", setup)
         with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own module
             assert process.stdout is not None

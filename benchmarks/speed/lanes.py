@@ -75,7 +75,7 @@ class Lane:
         begin_s = monotonic()
         for number, tenant in enumerate(tenants):
             name, options = f"x/{tenant}", {**benchmark("digits").model_options, "weights": "random"}
-            setup = worker.Setup(
+            setup = worker.WorkerSetup(
                 self.folder, name, tenant, self.model, BATCH, *CURVE, "x", options, sample_bytes=len(PIXELS)
             )
             arguments = {"setup": as_text(setup)}
@@ -114,7 +114,7 @@ def lane(model: str, tenants: Sequence[str]) -> Iterator[Lane]:
         while not any(isinstance(event, Warm) for event in zygote.events(1.0)):
             pass
         folder = private_folder(Path(named))
-        setup = dispatcher.Setup(folder, tuple(tenants), monotonic(), silence_s=PATIENCE_S, turn_cost=0.05)
+        setup = dispatcher.DispatcherSetup(folder, tuple(tenants), monotonic(), silence_s=PATIENCE_S, turn_cost=0.05)
         process = subprocess.Popen(command("workloads.live.dispatcher", as_text(setup)))  # noqa: S603 - our own
         peers = Peer(folder, WORKERS, CONTROLLER, TO_CONTROLLER), Peer(folder, CLIENTS, b"", TO_CLIENT)
         peers[0].send(Watch())

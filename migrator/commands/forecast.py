@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from forecaster.neural import Check, FittedOn, ModelError, Recipe, fit
+from forecaster.neural import Check, FitError, FittedOn, Recipe, fit
 from forecaster.seconds import steps_per_second
 from migrator.commands.options import Assignments, ConfigFile, Json, PlotThem, nameable, with_examples
 from migrator.commands.pages import require_page
@@ -171,7 +171,7 @@ def fit_command(
 
         try:
             curve = fit(out, recipe, parts, seen, n_updates=updates, resume=resume, on_update=show)
-        except ModelError as error:
+        except FitError as error:
             raise SeriesError(str(error)) from None
     if as_json:
         print_json(fit_to_json(out, method, seen, curve))

@@ -35,9 +35,9 @@ from migrator.execution.real import RealGpu
 from migrator.profiling.record import (
     Figure,
     Figures,
-    Record,
+    StageLog,
+    StageView,
     Stretch,
-    View,
     failures,
     figures,
     measured_start,
@@ -176,7 +176,7 @@ def profile_command(
             "beside": asked.beside,
             "others' instances": [str(item.placement) for item in others],
         }
-        with Record(out.with_name(f"{out.name}.partial"), settings) as record:
+        with StageLog(out.with_name(f"{out.name}.partial"), settings) as record:
             _measure(real, subjects, plan, record, asked.seconds, Path(files))
             _tell(real.gpu, label, asked, plan, record, out)
 
@@ -193,7 +193,7 @@ def _measure(
     real: RealGpu,
     subjects: Mapping[str, Subject],
     plan: Sequence[Stage],
-    record: Record,
+    record: StageLog,
     seconds: float,
     folder: Path,
 ) -> None:
@@ -214,7 +214,7 @@ def _measure(
             warn(f"still there: {'; '.join(real.left)}; the next command that takes this GPU takes it away")
 
 
-def _tell(gpu: DriverGpu, label: str, asked: MeasuringPlan, plan: Sequence[Stage], record: Record, out: Path) -> None:
+def _tell(gpu: DriverGpu, label: str, asked: MeasuringPlan, plan: Sequence[Stage], record: StageLog, out: Path) -> None:
     """Print the figures and doubts, and write the table."""
     found = list(figures(plan, record))
     warn_of(failures(plan, record))
@@ -331,7 +331,7 @@ def _unsure(turns: Mapping[tuple[str, str], Mapping[int, Sequence[float]]]) -> I
         )
 
 
-def _print(found: Sequence[Figure], record: Record, label: str) -> None:
+def _print(found: Sequence[Figure], record: StageLog, label: str) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("model", "profile", "processes", "batch", "mean ms", "median", "p95", "a second"):
         table.add_column(heading, justify="left" if heading in ("model", "profile") else "right", no_wrap=True)
@@ -350,7 +350,7 @@ def _print(found: Sequence[Figure], record: Record, label: str) -> None:
         console.print(_start_line(model, record), soft_wrap=True)
 
 
-def _start_line(model: str, record: Record) -> str:
+def _start_line(model: str, record: StageLog) -> str:
     alone = record.alone.get(model, ())
     if not alone:
         return f"{escape(model)}: no start was seen"
@@ -372,7 +372,7 @@ def _start_line(model: str, record: Record) -> str:
     return f"{escape(model)}: a worker starts in {total_s:.2f} s ({phases}); {slower}"
 
 
-class _Progress(View):
+class _Progress(StageView):
     """A bar with the time left in a terminal, a line a stage anywhere else."""
 
     def __init__(self, n_stages: int, n_before: int, seconds: float, console: Console) -> None:

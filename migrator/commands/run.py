@@ -19,8 +19,8 @@ from migrator import __version__
 from migrator.commands.options import Assignments, BesideOthers, Keep, nameable, with_examples
 from migrator.commands.pages import require_page, write_page
 from migrator.commands.running import (
-    Begun,
     OnGpu,
+    Resumption,
     Rival,
     begin,
     carry_out,
@@ -330,7 +330,7 @@ def _join(
             where=where,
             view=view,
             time_limit_s=stands.header.time_limit_s,
-            begun=Begun(stands, joins),
+            begun=Resumption(stands, joins),
             interruption=interruption,
         )
 
@@ -369,6 +369,6 @@ def _carry_on(
             lambda: log,
             view=view,
             time_limit_s=stands.header.time_limit_s,
-            begun=Begun(stands),
+            begun=Resumption(stands),
             interruption=interruption,
         )

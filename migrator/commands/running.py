@@ -286,7 +286,7 @@ def begin(
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class Resumption:
     """A run that was begun before: its log, and where it is joined again if it is not carried out from its begin."""
 
     stands: ReadLog | None = None
@@ -304,7 +304,7 @@ def carry_out(
     view: View | None = None,
     time_limit_s: float | None = None,
     wall: Wall | None = None,
-    begun: Begun | None = None,
+    begun: Resumption | None = None,
     interruption: Interruption | None = None,
 ) -> Path | None:
     """Carry out a run, new or ``begun``; its folder. A dry run's first layout is printed, and nothing is made.
@@ -324,7 +324,7 @@ def carry_out(
             stack.enter_context(gone_if_empty(log))
         folder = None if log is None else log.folder
         opened = _opened_parts(
-            setting, traffic, policy, real=real, run=folder, begun=begun or Begun(), time_limit_s=time_limit_s
+            setting, traffic, policy, real=real, run=folder, begun=begun or Resumption(), time_limit_s=time_limit_s
         )
         parts = stack.enter_context(opened)
         run = Loop(setting, parts, view, interruption)
@@ -346,7 +346,7 @@ def _opened_parts(
     *,
     real: RealGpu | None,
     run: Path | None,
-    begun: Begun,
+    begun: Resumption,
     time_limit_s: float | None,
 ) -> Iterator[Parts]:
     """What a run is made of; on ``real`` if it is given, and live if ``run`` is given, too: the folder of the run.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from forecaster.auto import FAILED
 from forecaster.forecast import FloatArray, Forecaster
-from forecaster.neural import METHODS, FittedOn, Learned, ModelError
+from forecaster.neural import METHODS, FitError, FittedOn, Learned
 from forecaster.registry import forecaster_names
 from forecaster.scores import LEADS_S, Pooled, Trials, origins_between, pooled, rolling, score, score_of_total
 from migrator.config.sections import ForecastConfig
@@ -280,7 +280,7 @@ def methods_of(only: Sequence[str] = (), models: Sequence[Path] = ()) -> Methods
     for folder in models:
         try:
             model = Learned(folder)
-        except ModelError as error:
+        except FitError as error:
             raise SeriesError(f"--model {error}") from None
         made[model.name if model.name not in made else f"{model.name} ({folder})"] = model
     return Methods(made, missing)

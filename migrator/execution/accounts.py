@@ -22,7 +22,7 @@ from workloads.serving.tally import SettledWindow, Totals
 from workloads.tenants import Tenant
 
 
-class _Kept:
+class _OpenRequests:
     """The requests that are not settled, by tenant, drawn a window at a time as time comes to them."""
 
     def __init__(self, traffic: RecordedTraffic, window_s: int, from_s: int) -> None:
@@ -70,7 +70,7 @@ class QueueAccounts:
         """Requests that arrived before ``first_window`` are in no queue."""
         self._queues, self.are_real = queues, queues.are_real
         first_s = first_window * round(window_s)
-        self._kept = _Kept(traffic, round(window_s), first_s)
+        self._kept = _OpenRequests(traffic, round(window_s), first_s)
         self._window_s, self._tenants = round(window_s), [tenant.name for tenant in tenants]
         self._ledger = Ledger({tenant.name: tenant.slo_s for tenant in tenants}, window_s, first_window)
         if first_window:

@@ -26,8 +26,8 @@ from migrator.execution import events
 from migrator.execution.changes import FULLY, NEVER_S, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
 from migrator.execution.happenings import Failed, Ready
 from migrator.execution.seams import Note, Workers
-from migrator.execution.watch import Watch
-from migrator.log.trouble import Blind
+from migrator.execution.watch import DriverWatch
+from migrator.log.trouble import BlindSpan
 from planner.problem import Owner, Task
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.pool import Lane
@@ -224,7 +224,7 @@ class Sight:
     gone: tuple[Live, ...] = ()
     came: tuple[Placement, ...] = ()
     left: tuple[Placement, ...] = ()
-    blind: Blind | None = None
+    blind: BlindSpan | None = None
 
     def __str__(self) -> str:
         parts = (
@@ -260,8 +260,8 @@ class Applier:
         self._reconciler = Reconciler(backend.gpu, backend.journal, backend.clock, backend.patience)
         self._end = backend.end
         self._calls: Executor = _DriverThread() if backend.clock.runs_by_itself else Inline()
-        self._watch = Watch(backend.silent_s, start_s)
-        self._silence: Blind | None = None
+        self._watch = DriverWatch(backend.silent_s, start_s)
+        self._silence: BlindSpan | None = None
         self._asked_s = -NEVER_S
         self._tenants, self._joint_servings = tenants, joint_servings or (lambda _: {})
         self._live: dict[Placement, Live] = {}
@@ -555,7 +555,7 @@ class Applier:
             return _sight(silence)
         return self._compared(looked.standing, silence)
 
-    def _compared(self, standing: Sequence[GpuInstance], silence: Blind | None) -> Sight | None:
+    def _compared(self, standing: Sequence[GpuInstance], silence: BlindSpan | None) -> Sight | None:
         """What is other than it was, by what stands; and of which seconds that is unknown."""
         self._must_look = False
         if self._watch.is_blind:
@@ -870,7 +870,7 @@ class _Doing(Users):
         return live
 
 
-def _sight(blind: Blind | None, sight: Sight | None = None) -> Sight | None:
+def _sight(blind: BlindSpan | None, sight: Sight | None = None) -> Sight | None:
     """The sight with the blind seconds; ``None`` where there is neither."""
     return sight if blind is None else replace(sight or Sight(), blind=blind)
 

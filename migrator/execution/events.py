@@ -31,7 +31,7 @@ from migrator.inputs.traffic import Origin
 from migrator.log import records
 from migrator.log.records import Kept, Wall
 from migrator.log.runlog import SCHEMA, TIME_DIGITS
-from migrator.log.trouble import Blind
+from migrator.log.trouble import BlindSpan
 from planner.attainment import attainments
 from planner.build import WarmUps
 from planner.course import Course, courses
@@ -442,7 +442,7 @@ def others(
     )
 
 
-def blind(window: int, seen: Blind) -> records.Blind:
+def blind(window: int, seen: BlindSpan) -> records.Blind:
     """It is unknown what stood since then, up to when the driver said so again: ``None`` while it does not."""
     to_s = None if seen.to_s is None else _moment(seen.to_s)
     return records.Blind(window=window, from_s=_moment(seen.from_s), to_s=to_s, reason=seen.reason)

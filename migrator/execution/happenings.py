@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from forecaster.forecast import Forecast
 from migrator.execution.windows import PlannedWindow
 from migrator.log.records import Cause
-from migrator.log.trouble import Blind
+from migrator.log.trouble import BlindSpan
 from workloads.training import FULL
 
 
@@ -124,7 +124,7 @@ class Replanned:
     planned: PlannedWindow | None
 
 
-Happened = Trained | Failed | Asked | Replanning | Replanned | Blind
+Happened = Trained | Failed | Asked | Replanning | Replanned | BlindSpan
 """What the loop hears of."""
 
 

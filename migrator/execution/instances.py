@@ -43,14 +43,14 @@ from migrator.execution.planning import (
     without_retrainings,
 )
 from migrator.execution.posing import Starts, posed, state_of, tenants_that_run
-from migrator.execution.replanning import Following, Request, Schedule
+from migrator.execution.replanning import Following, RestRequest, Schedule
 from migrator.execution.seams import Accounts, Note
 from migrator.execution.tenancies import state_of_those, with_tenants
 from migrator.execution.windows import Opening, PlannedWindow, Replan
 from migrator.inputs.setting import Setting
 from migrator.log import records
 from migrator.log.records import Kept
-from migrator.log.trouble import Blind
+from migrator.log.trouble import BlindSpan
 from planner.build import WarmUps, largest_warm_up_s
 from planner.errors import PlannerError
 from planner.problem import Owner, PhysicalState, Task, steps_of
@@ -282,7 +282,7 @@ class Instances:
             return plan_rest(self._setting, seen, so_far, newest, step, standing, how, unavailable, must=asked.must)
 
         n_steps = planned.problem.n_steps - step
-        self._following.ask(Request(asked, self._accounts.now_s, n_steps, from_s, self._submitted(answer)))
+        self._following.ask(RestRequest(asked, self._accounts.now_s, n_steps, from_s, self._submitted(answer)))
         yield Replanning()
         if asked.must:
             yield from self._decide(now_s, note)
@@ -396,7 +396,7 @@ class Instances:
         elif now_s >= request.from_s - 1e-9:
             yield from self._reconsidered(request, note)
 
-    def _replaced(self, request: Request, note: Note) -> Replanned:
+    def _replaced(self, request: RestRequest, note: Note) -> Replanned:
         """The plan that there must be, if there is one, is followed from now on."""
         self._following.take()
         newer = self._following.reasons
@@ -417,7 +417,7 @@ class Instances:
                 self._schedule.put_first(Change(now_s, self._applier.layout, ()), now_s)
         return Replanned(asked, replan.forecast, revised)
 
-    def _reconsidered(self, request: Request, note: Note) -> Iterator[Replanned]:
+    def _reconsidered(self, request: RestRequest, note: Note) -> Iterator[Replanned]:
         """The plan that there may be is followed from now on, if it is there in time and is better."""
         if self._following.reasons:
             self._go_on(Kept.STRAYED, note)
@@ -588,7 +588,7 @@ class Instances:
     def _is_unproven(self, happening: Happening) -> bool:
         return isinstance(happening, Finished | Checkpointed) and happening.at_s > self.known_s
 
-    def _look(self, note: Note) -> Iterator[Blind]:
+    def _look(self, note: Note) -> Iterator[BlindSpan]:
         """Look at what others have done to the GPU, and whether its driver answers.
 
         All is read anew when a window has ended, and when a retraining is said to have.

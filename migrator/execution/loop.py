@@ -35,7 +35,7 @@ from migrator.inputs.pools import as_shared
 from migrator.inputs.setting import Setting
 from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
 from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
-from migrator.log.trouble import Blind
+from migrator.log.trouble import BlindSpan
 from migrator.terminal.signals import Interruption
 from planner.plan import MigPlan
 from planner.policies.policy import AnyPolicy, Policy
@@ -63,7 +63,7 @@ class View:
     def revised(self, planned: PlannedWindow, reason: str) -> None:
         """The rest of a window was planned anew; or there is no plan for it, and what stands stays."""
 
-    def blind(self, seen: Blind) -> None:
+    def blind(self, seen: BlindSpan) -> None:
         """It is unknown what stands, or stood in these seconds, as the driver does not answer, or did not."""
 
     def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
@@ -369,7 +369,7 @@ class Loop:
                 self._rolling.begun(self._served_s)
             case Replanned():
                 self._replanned(happened)
-            case Blind():
+            case BlindSpan():
                 self._view.blind(happened)
                 if happened.to_s is not None:
                     self._leave_out(happened.from_s, happened.to_s)

@@ -96,7 +96,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class RestRequest:
     """A plan of the rest of a window that is being made, while the one in force is followed as far as it can be.
 
     Attributes:
@@ -125,10 +125,10 @@ class Following:
 
     def __init__(self) -> None:
         self.reasons: tuple[str, ...] = ()
-        self.request: Request | None = None
+        self.request: RestRequest | None = None
         self.is_as_planned = True
         self._again_s = -NEVER_S
-        self._last: Request | None = None
+        self._last: RestRequest | None = None
 
     @property
     def is_out_of_force(self) -> bool:
@@ -160,13 +160,13 @@ class Following:
         """A plan is in force from now on that can be followed."""
         self.reasons = ()
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: RestRequest) -> None:
         """A plan is being made; for what there must be, all reasons so far are told."""
         self.request = self._last = request
         if request.asked.must:
             self.reasons = ()
 
-    def take(self) -> Request | None:
+    def take(self) -> RestRequest | None:
         """The request, which nothing waits for from now on."""
         request, self.request = self.request, None
         return request

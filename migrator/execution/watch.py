@@ -11,7 +11,7 @@ from math import inf
 
 from executor.errors import GpuError, GpuLostError, MigModeOffError, NoGpuError, PermanentGpuError
 from executor.gpu import BELIEVE_FOR_S
-from migrator.log.trouble import Blind
+from migrator.log.trouble import BlindSpan
 
 
 class NoAnswerError(PermanentGpuError):
@@ -21,12 +21,12 @@ class NoAnswerError(PermanentGpuError):
         blind: The seconds up to now of which it is unknown what stood.
     """
 
-    def __init__(self, message: str, blind: Blind) -> None:
+    def __init__(self, message: str, blind: BlindSpan) -> None:
         super().__init__(message)
         self.blind = blind
 
 
-class Watch:
+class DriverWatch:
     """Keeps account of the answers of a driver, each to a question that was put to it at a second of the run.
 
     Attributes:
@@ -41,7 +41,7 @@ class Watch:
         self.known_s = inf if silent_s is None else now_s
         self._answered_s = now_s
         self._unanswered_s: float | None = None
-        self._blind: Blind | None = None
+        self._blind: BlindSpan | None = None
         self._doubt: str | None = None
         self.was_lost = False
 
@@ -64,7 +64,7 @@ class Watch:
         """Something of ours was gone, since when is not known: the next reading tells since when it may have been."""
         self._doubt = reason
 
-    def read(self, asked_s: float, now_s: float, lost: str | None) -> Blind | None:
+    def read(self, asked_s: float, now_s: float, lost: str | None) -> BlindSpan | None:
         """What stands was read, as asked for then; the seconds up to now, if any, of which it is unknown.
 
         ``lost`` names what of ours stands no more. It is known to have stood when what stands was last read, whatever
@@ -83,9 +83,9 @@ class Watch:
             return None
         reasons = (None if blind is None else blind.reason, lost, doubt)
         self.known_s = now_s
-        return Blind(min(begins_s), now_s, "; ".join(reason for reason in reasons if reason is not None))
+        return BlindSpan(min(begins_s), now_s, "; ".join(reason for reason in reasons if reason is not None))
 
-    def waited(self, asked_s: float, now_s: float) -> Blind | None:
+    def waited(self, asked_s: float, now_s: float) -> BlindSpan | None:
         """No answer has come by now; the beginning of blind seconds, if that has taken too long.
 
         Raises:
@@ -93,7 +93,7 @@ class Watch:
         """
         return self.refused(asked_s, now_s, None) if now_s - asked_s > BELIEVE_FOR_S else None
 
-    def refused(self, asked_s: float, now_s: float, error: GpuError | None) -> Blind | None:
+    def refused(self, asked_s: float, now_s: float, error: GpuError | None) -> BlindSpan | None:
         """The driver did not answer as one does that works, or not at all; the beginning of blind seconds, if any.
 
         Raises:
@@ -103,10 +103,10 @@ class Watch:
             return None
         self._unanswered_s = asked_s if self._unanswered_s is None else self._unanswered_s
         reason = f"the driver has not answered for {BELIEVE_FOR_S:g} s" if error is None else str(error)
-        is_new, blind = self._blind is None, self._blind or Blind(self._answered_s, None, reason)
+        is_new, blind = self._blind is None, self._blind or BlindSpan(self._answered_s, None, reason)
         self._blind = blind
         self.was_lost |= isinstance(error, GpuLostError | NoGpuError)
-        whole = Blind(self.known_s, now_s, reason)  # nothing will be read that could tell more
+        whole = BlindSpan(self.known_s, now_s, reason)  # nothing will be read that could tell more
         if isinstance(error, MigModeOffError):
             raise NoAnswerError(str(error), whole) from error
         if now_s - self._unanswered_s >= self._silent_s:

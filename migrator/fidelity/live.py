@@ -31,8 +31,8 @@ from migrator.execution.requests import SimulatedQueues
 from migrator.inputs.assembly import untraced
 from migrator.inputs.setting import Setting
 from migrator.log import records
-from migrator.log.changes import INFERENCE, Instance, changes_in
-from migrator.log.live import Learned, LiveFacts, known_of, live_facts
+from migrator.log.changes import INFERENCE, Tenure, changes_in
+from migrator.log.live import LiveFacts, ModelWindow, known_of, live_facts
 from migrator.log.records import Finished, Measured, Resumed, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
 from workloads.arrays import BoolArray, FloatArray
@@ -363,7 +363,7 @@ def _seconds(log: ReadLog, facts: LiveFacts, simulated: SecondCounts) -> TenantS
     return TenantSeconds(live["arrivals"], live["in_time"], in_time, live["correct"], in_time * accuracy)
 
 
-def _accuracy(learned: Learned, measured_before: float, n_seconds: int) -> FloatArray:
+def _accuracy(learned: ModelWindow, measured_before: float, n_seconds: int) -> FloatArray:
     """The share of right answers in each second of a window, ``(n_seconds,)``.
 
     Where nothing was answered, it is what the model gave on its training data, or the retrained one on the test set.
@@ -469,7 +469,7 @@ class _Replay:
         self._advance(math.inf, tallies)
         return [tally.counts for tally in tallies.values()]
 
-    def _add(self, instance: Instance, setting: Setting) -> None:
+    def _add(self, instance: Tenure, setting: Setting) -> None:
         is_shared, name = len(instance.members) > 1, instance.tenant
         if is_shared:
             point = setting.joint_servings(instance.members)[instance.profile][name]

@@ -31,7 +31,7 @@ from workloads.serving.tally import Added
 
 
 @dataclass(frozen=True, slots=True)
-class Promise(Added):
+class Fulfilled(Added):
     """What a plan says of some tenants in a window, and what came of it; requests, and goodput with weights.
 
     Attributes:
@@ -68,14 +68,14 @@ class WindowFidelity:
 
     window: int
     status: str
-    tenants: tuple[Promise, ...]
+    tenants: tuple[Fulfilled, ...]
     pools: tuple[tuple[str, ...], ...]
     use: tuple[float, ...]
 
     @property
-    def total(self) -> Promise:
+    def total(self) -> Fulfilled:
         """All tenants together."""
-        return sum(self.tenants, Promise())
+        return sum(self.tenants, Fulfilled())
 
 
 def measured(
@@ -147,7 +147,7 @@ class _Promises(View):
 
 def _promise(
     setting: Setting, planned: PlannedWindow, index: int, finished: WindowFinished, trained: Sequence[Finished]
-) -> Promise:
+) -> Fulfilled:
     tenant, step_s = setting.tenants[index], setting.config.step_s
     goodput, served = expected_by_step(planned.problem, planned.plan, index)
     first_second = math.ceil(planned.plan_from_step * step_s - 1e-9)
@@ -155,7 +155,7 @@ def _promise(
     in_time = np.array(counts.in_time, dtype=np.float64)[first_second:]
     accuracy = _accuracy_by_second(setting, planned, index, trained)[first_second:]
     arrivals = float(sum(counts.arrivals[first_second:]))
-    return Promise(
+    return Fulfilled(
         arrivals=arrivals,
         expected_goodput=float(goodput.sum()),
         achieved_goodput=tenant.weight * float(in_time @ accuracy),

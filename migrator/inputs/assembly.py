@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from executor.mig import GpuModel
 from executor.names import spelled_as
 from forecaster.forecast import Forecaster
-from forecaster.neural import Learned, ModelError
+from forecaster.neural import FitError, Learned
 from forecaster.registry import make_forecaster
 from forecaster.seconds import BySeconds, steps_per_second
 from migrator.config.sections import (
@@ -370,7 +370,7 @@ def _learned(settings: ForecastConfig, step_s: float, origin: str, n_steps: int 
     assert settings.model is not None  # as the config is validated
     try:
         model = Learned(Path(settings.model))
-    except ModelError as error:
+    except FitError as error:
         raise ConfigError(f"{origin}: forecast.model: {error}") from None
     if model.name != settings.method:
         raise ConfigError(

@@ -23,7 +23,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from migrator.log.changes import Instance, serving_instances
+from migrator.log.changes import Tenure, serving_instances
 from migrator.log.records import Finished, Tenant, WindowStarted
 from migrator.log.runlog import ReadLog
 from workloads.arrays import FloatArray
@@ -116,7 +116,7 @@ def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
     return {tenant.name: _account(log, tenant, instances[tenant.name]) for tenant in log.header.tenants}
 
 
-def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Instance]) -> SecondAccounts:
+def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Tenure]) -> SecondAccounts:
     name, window_s = tenant.name, round(log.header.window_s)
     starts_s = np.arange(window_s * (1 + max(log.settled, default=-1)), dtype=np.float64)
     counts = partial(counts_of, log, name, n_seconds=len(starts_s))
@@ -174,7 +174,7 @@ def _pool_rates_rps(log: ReadLog) -> PoolRates:
 
 
 def could_serve(
-    log: ReadLog, tenant: Tenant, instances: Iterable[Instance], starts_s: FloatArray
+    log: ReadLog, tenant: Tenant, instances: Iterable[Tenure], starts_s: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Requests that the tenant's instances could have answered in each second: those that serve, and that change.
 

@@ -23,7 +23,7 @@ INFERENCE, RETRAINING = "inference", "retraining"
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class Tenure:
     """An instance as one tenant has it, from its creation to its end, or while the same tenants share it.
 
     Attributes:
@@ -80,13 +80,13 @@ class LayoutChange:
     window: int
     begin_s: float
     calls: tuple[MadeCall, ...]
-    started: tuple[Instance, ...]
-    stopped: tuple[Instance, ...]
+    started: tuple[Tenure, ...]
+    stopped: tuple[Tenure, ...]
     is_bring_up: bool
-    passed: tuple[Instance, ...] = ()
+    passed: tuple[Tenure, ...] = ()
 
     @property
-    def begun(self) -> tuple[Instance, ...]:
+    def begun(self) -> tuple[Tenure, ...]:
         """All that begins with it."""
         return self.started + self.passed
 
@@ -124,15 +124,15 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
     return tuple(changes)
 
 
-def serving_instances(log: ReadLog) -> dict[str, list[Instance]]:
+def serving_instances(log: ReadLog) -> dict[str, list[Tenure]]:
     """By tenant, in the log's order, all its inference instances, in the order in which they begin."""
-    found: dict[str, list[Instance]] = {tenant.name: [] for tenant in log.header.tenants}
+    found: dict[str, list[Tenure]] = {tenant.name: [] for tenant in log.header.tenants}
     for item in (item for change in changes_in(log) for item in change.begun if item.task == INFERENCE):
         found[item.tenant].append(item)
     return found
 
 
-def _instances_in(log: ReadLog) -> dict[str, list[list[Instance]]]:
+def _instances_in(log: ReadLog) -> dict[str, list[list[Tenure]]]:
     """By id, those of each time in which the same tenants held it, in order."""
     changes = log.of(Change)
     held: defaultdict[str, list[Started]] = defaultdict(list)
@@ -169,7 +169,7 @@ def _cut_off(log: ReadLog, stopped: Container[str]) -> dict[str, tuple[float, fl
 
 def _stays(
     held: Sequence[Started], stopped_s: tuple[float, float], workers: Sequence[Ready | Failed], log_ends_s: float
-) -> list[list[Instance]]:
+) -> list[list[Tenure]]:
     """An instance as each tenant has it, in each time in which the same tenants held it."""
     ends_s = [*((item.begin_s, item.begin_s) for item in held[1:]), stopped_s]
     since_s: dict[str, float] = {}
@@ -192,11 +192,11 @@ def _at_s(worker: Ready | Failed) -> float:
 
 def _instance(
     held: Started, tenant: str, stopped_s: tuple[float, float], workers: Sequence[Ready | Failed], log_ends_s: float
-) -> Instance:
+) -> Tenure:
     end_s, gone_s = stopped_s
     first_s = [_at_s(worker) for worker in workers[:1]]
     spans = ((max(from_s, held.begin_s), to_s) for from_s, to_s in _served(workers, end_s))
-    return Instance(
+    return Tenure(
         name=held.instance,
         placement=held.placement,
         compute_slices=held.compute_slices,

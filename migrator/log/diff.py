@@ -19,7 +19,7 @@ from msgspec import to_builtins
 from migrator.errors import LogError, MigratorError
 from migrator.log.account import SecondAccounts, accounts
 from migrator.log.runlog import CONFIG_FILE, ReadLog
-from migrator.log.timeline import Held, NewModel, TenantTrack, courses, held, n_seconds, new_models
+from migrator.log.timeline import HeldSpan, NewModel, TenantTrack, courses, held, n_seconds, new_models
 from planner.files.strict import read_document
 
 ROWS = ("wrong_old", "wrong_new", "capacity", "reconfiguration", "forecast", "queueing", "mix")
@@ -294,10 +294,10 @@ _Edge = tuple[float, tuple[str, str, str], int]
 """When, what (a place, whose, for what), and by how much the number of those that hold it changes."""
 
 
-def _first_difference_s(one: Sequence[Held], other: Sequence[Held], end_s: float) -> float | None:
+def _first_difference_s(one: Sequence[HeldSpan], other: Sequence[HeldSpan], end_s: float) -> float | None:
     """When, first and before ``end_s``, the two do not hold the same for the same."""
 
-    def edges(spans: Sequence[Held], weight: int) -> Iterator[_Edge]:
+    def edges(spans: Sequence[HeldSpan], weight: int) -> Iterator[_Edge]:
         for span in spans:
             key = span.what, span.tenant or "", span.phase
             yield span.begin_s, key, weight

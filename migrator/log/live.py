@@ -19,7 +19,7 @@ other, says nothing of what the machine can do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class ModelWindow:
     """One tenant's model in one window; shares of right answers are of the requests that were answered.
 
     Attributes:
@@ -62,7 +62,7 @@ class LiveFacts:
             on. 0 where it was not.
     """
 
-    learned: tuple[Learned, ...]
+    learned: tuple[ModelWindow, ...]
     requests: Mapping[str, records.LiveRequests]
     sent_late_s: tuple[float, ...] | None
     stolen_share: float | None
@@ -149,13 +149,13 @@ def _learned(
     counts: records.Counts,
     finished: records.Finished | None,
     failure: str,
-) -> Learned:
+) -> ModelWindow:
     n_seconds = len(counts.arrivals)
     finish_s = None if finished is None else finished.finish_s - started.start_s
     if finish_s is not None and finish_s >= n_seconds:
         finish_s = None  # it answered in the next window only
     cut = n_seconds if finish_s is None else int(finish_s)
-    return Learned(
+    return ModelWindow(
         window=started.window,
         tenant=name,
         age=age,

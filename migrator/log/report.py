@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
 from migrator.log import records
-from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in
+from migrator.log.changes import INFERENCE, RETRAINING, LayoutChange, Tenure, changes_in
 from migrator.log.live import LiveFacts, live_facts, model_ages
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
-from migrator.log.trouble import Blind, Replans, Trouble, blind_in, replans_of, trouble_of
+from migrator.log.trouble import BlindSpan, Replans, Trouble, blind_in, replans_of, trouble_of
 from workloads.serving.tally import Added, Totals, latency_percentile_ms, merge_histograms, rank_of
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
@@ -178,7 +178,7 @@ class Report:
     replans: Replans | None = None
     stayed: int = 0
     failed_forecasts: tuple[str, ...] = ()
-    blind: tuple[Blind, ...] = ()
+    blind: tuple[BlindSpan, ...] = ()
     reason: str | None = None
 
     @property
@@ -330,7 +330,7 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
     blind = [(first, end) for closing in log.settled.values() for first, end in closing.blind]
 
     def moves_of(name: str, started: records.WindowStarted, _: records.Counts) -> _Moves:
-        def own(items: Iterable[Instance], task: str = INFERENCE) -> list[Instance]:
+        def own(items: Iterable[Tenure], task: str = INFERENCE) -> list[Tenure]:
             return [item for item in items if item.tenant == name and item.task == task]
 
         window, begin_s = started.window, started.start_s
@@ -407,7 +407,7 @@ def _shares_changed(name: str, log: ReadLog) -> Iterator[tuple[float, int]]:
         before = share
 
 
-def _held_idle_s(started: Iterable[Instance], stopped: Iterable[Instance]) -> float:
+def _held_idle_s(started: Iterable[Tenure], stopped: Iterable[Tenure]) -> float:
     """Compute-slice seconds that a change's inference instances held before they served, and after.
 
     Of an instance of a pool each member has an equal part, so that the members' seconds add up to the instance's.

@@ -12,7 +12,7 @@ import numpy as np
 from executor.mig import Placement
 from migrator.log import records
 from migrator.log.account import could_serve, counts_of
-from migrator.log.changes import INFERENCE, RETRAINING, Instance, LayoutChange, changes_in, serving_instances
+from migrator.log.changes import INFERENCE, RETRAINING, LayoutChange, Tenure, changes_in, serving_instances
 from migrator.log.live import known_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import by_second
@@ -24,7 +24,7 @@ or others hold them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSpan:
     """What a tenant or others held, and for what, in one span of time.
 
     Attributes:
@@ -105,7 +105,7 @@ def n_seconds(log: ReadLog) -> int:
     return max(settled_s, begun_s, told_s)
 
 
-def held(log: ReadLog) -> list[Held]:
+def held(log: ReadLog) -> list[HeldSpan]:
     """What each holder held, clipped to the run; nothing where tenants take turns on the whole GPU."""
     end_s = float(n_seconds(log))
     match log.header.sharing:
@@ -118,7 +118,7 @@ def held(log: ReadLog) -> list[Held]:
     return [span for span in found if span.end_s > span.begin_s]
 
 
-def _of_instances(log: ReadLog, end_s: float) -> Iterator[Held]:
+def _of_instances(log: ReadLog, end_s: float) -> Iterator[HeldSpan]:
     gpu = log.gpu
     stopped = [item for change in log.of(records.Change) for item in change.stopped]
     drained_s = {(item.instance, item.end_s): item.drained_s for item in stopped}
@@ -133,12 +133,10 @@ def _of_instances(log: ReadLog, end_s: float) -> Iterator[Held]:
                 change, item, last_s, drained_s.get((item.name, item.end_s), item.end_s)
             ):
                 begin_s, until_s = (min(max(0.0, at_s), end_s) for at_s in (from_s, to_s))
-                yield Held(first_row, first_row + height, begin_s, until_s, item.tenant, phase, item.placement)
+                yield HeldSpan(first_row, first_row + height, begin_s, until_s, item.tenant, phase, item.placement)
 
 
-def _phases(
-    change: LayoutChange, item: Instance, last_s: float, drained_s: float
-) -> Iterator[tuple[str, float, float]]:
+def _phases(change: LayoutChange, item: Tenure, last_s: float, drained_s: float) -> Iterator[tuple[str, float, float]]:
     """What the instance did from when to when; ``last_s`` is when its worker had done all that it was there for."""
     created_s = next(
         (call.end_s for call in change.calls if call.call == "create" and call.placement == item.placement),
@@ -158,7 +156,7 @@ def _phases(
     yield "ending", min(at_s, last_s, item.end_s), max(drained_s, item.gone_s)
 
 
-def _of_others(log: ReadLog, end_s: float) -> Iterator[Held]:
+def _of_others(log: ReadLog, end_s: float) -> Iterator[HeldSpan]:
     gpu = log.gpu
     since_s: dict[str, float] = {}
     last_s = 0.0
@@ -176,11 +174,11 @@ def _of_others(log: ReadLog, end_s: float) -> Iterator[Held]:
         yield _others(gpu.placement(name), from_s, end_s)
 
 
-def _others(placement: Placement, from_s: float, to_s: float) -> Held:
-    return Held(placement.start, placement.end, from_s, to_s, None, "others", str(placement))
+def _others(placement: Placement, from_s: float, to_s: float) -> HeldSpan:
+    return HeldSpan(placement.start, placement.end, from_s, to_s, None, "others", str(placement))
 
 
-def _of_shares(log: ReadLog, end_s: float) -> Iterator[Held]:
+def _of_shares(log: ReadLog, end_s: float) -> Iterator[HeldSpan]:
     entries = log.entries_of(records.Shares)
     times_s = [*(entry.at_s for entry in entries), end_s]
     for entry, (from_s, to_s) in zip(entries, pairwise(times_s), strict=True):
@@ -188,7 +186,7 @@ def _of_shares(log: ReadLog, end_s: float) -> Iterator[Held]:
         of = "the time" if entry.record.in_turns else "the processors"
         for tenant, task, twentieths in entry.record.shares:
             phase = "retraining" if task == RETRAINING else "serving"
-            yield Held(row, row + twentieths, from_s, to_s, tenant, phase, f"{twentieths}/20 of {of}")
+            yield HeldSpan(row, row + twentieths, from_s, to_s, tenant, phase, f"{twentieths}/20 of {of}")
             row += twentieths
 
 
@@ -228,7 +226,7 @@ def courses(log: ReadLog) -> dict[str, TenantTrack]:
     }
 
 
-def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Instance], steps: Sequence[_Step]) -> TenantTrack:
+def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Tenure], steps: Sequence[_Step]) -> TenantTrack:
     n, window_s = n_seconds(log), round(log.header.window_s)
     counted = {key: counts_of(log, tenant.name, key, n, np.nan) for key in ("arrivals", "in_time", "correct")}
     if log.header.sharing == "instances":

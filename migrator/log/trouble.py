@@ -18,7 +18,7 @@ from migrator.log.surprise import first_second
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Achieved:
     """What plans promised of some windows, and what came; over the seconds that the first plan of each covers.
 
     Attributes:
@@ -65,12 +65,12 @@ class Trouble:
     others: int
     revised: int
     not_revised: int
-    troubled: Kept | None
-    quiet: Kept | None
+    troubled: Achieved | None
+    quiet: Achieved | None
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
+class BlindSpan:
     """Seconds of which it is unknown what stood on the GPU.
 
     Attributes:
@@ -89,13 +89,13 @@ class Blind:
         return f"{when}: {self.reason}"
 
 
-def blind_in(log: ReadLog) -> tuple[Blind, ...]:
+def blind_in(log: ReadLog) -> tuple[BlindSpan, ...]:
     """The log's blind seconds, in order; the end of the last may be unknown."""
-    found: list[Blind] = []
+    found: list[BlindSpan] = []
     for seen in log.of(records.Blind):
         if found and found[-1].to_s is None and seen.to_s is not None:
             found.pop()  # its beginning was told at once
-        found.append(Blind(seen.from_s, seen.to_s, seen.reason))
+        found.append(BlindSpan(seen.from_s, seen.to_s, seen.reason))
     return tuple(found)
 
 
@@ -121,7 +121,7 @@ def trouble_of(log: ReadLog) -> Trouble | None:
     )
 
 
-def kept_in(log: ReadLog, windows: Iterable[tuple[records.WindowStarted, records.WindowFinished]]) -> Kept | None:
+def kept_in(log: ReadLog, windows: Iterable[tuple[records.WindowStarted, records.WindowFinished]]) -> Achieved | None:
     """What came of what these windows' first plans promised; each is its start and its end in the log.
 
     ``None`` where no plan promised anything, or nothing arrived.
@@ -137,7 +137,7 @@ def kept_in(log: ReadLog, windows: Iterable[tuple[records.WindowStarted, records
             arrivals, goodput = arrivals + sum(counts.arrivals[first:]), goodput + sum(counts.correct[first:])
     if expected <= 0 or not arrivals:
         return None
-    return Kept(n_windows, 100 * promised / expected, 100 * goodput / arrivals)
+    return Achieved(n_windows, 100 * promised / expected, 100 * goodput / arrivals)
 
 
 @dataclass(frozen=True, slots=True)

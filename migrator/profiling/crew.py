@@ -45,7 +45,7 @@ from workloads.live.messages import (
     Stop,
 )
 from workloads.live.wire import HEART, WORKER, WORKERS, private_folder, router
-from workloads.live.worker import Setup
+from workloads.live.worker import WorkerSetup
 
 LEAST_PASSES = 3
 """A stretch holds no fewer batches or steps, however long they take."""
@@ -304,7 +304,7 @@ class Crew:
 
     def _worker(self, slot: Slot, *, weighs: bool) -> _Member:
         subject, member = self._beside if slot.is_beside else self._subject, self._named(slot)
-        setup = Setup(
+        setup = WorkerSetup(
             folder=self._sockets,
             worker=member.name,
             tenant=subject.model,

@@ -14,7 +14,7 @@ from executor.reconcile import Reconciler
 from executor.zygote import Warm, Zygote
 from migrator.execution.real import RealGpu
 from migrator.profiling.crew import Crew, Slot, together
-from migrator.profiling.record import Record, StartPhases, Stretch, View
+from migrator.profiling.record import StageLog, StageView, StartPhases, Stretch
 from migrator.profiling.stages import Stage
 from migrator.profiling.subjects import Subject
 
@@ -34,10 +34,10 @@ class Profiler:
 
     real: RealGpu
     subjects: Mapping[str, Subject]
-    record: Record
+    record: StageLog
     seconds: float
     folder: Path
-    view: View
+    view: StageView
 
     def measure(self, stages: Sequence[Stage]) -> None:
         """Measure every stage that is not recorded yet, or of which something failed.

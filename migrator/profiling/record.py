@@ -111,7 +111,7 @@ class Started(_Line, frozen=True):
 _LINE: json.Decoder[Begun | Measured | Started] = json.Decoder(Begun | Measured | Started)
 
 
-class Record:
+class StageLog:
     """The stages that are done and the starts that were seen. A context that closes the file.
 
     Attributes:
@@ -231,7 +231,7 @@ class Record:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror or error}") from None
 
 
-class View:
+class StageView:
     """Is told how far the measurement is; these methods do nothing."""
 
     def warming(self) -> None:
@@ -273,7 +273,7 @@ class Figure:
     batch_mib: float | None = None
 
 
-def figures(stages: Iterable[Stage], record: Record) -> Iterator[Figure]:
+def figures(stages: Iterable[Stage], record: StageLog) -> Iterator[Figure]:
     """Of all stages that are done, those that there are, but for turns."""
     for stage in stages:
         if stage.load.beside is not None:
@@ -283,7 +283,7 @@ def figures(stages: Iterable[Stage], record: Record) -> Iterator[Figure]:
                 yield _figure(stage, profile, found)
 
 
-def turn_costs(stages: Iterable[Stage], record: Record) -> dict[tuple[str, str], dict[int, list[float]]]:
+def turn_costs(stages: Iterable[Stage], record: StageLog) -> dict[tuple[str, str], dict[int, list[float]]]:
     """By model and profile, then by batch: by which share turns took longer, as :func:`rounds_costs` has it."""
     found: dict[tuple[str, str], dict[int, list[float]]] = {}
     for stage in stages:
@@ -304,7 +304,7 @@ def rounds_costs(rounds: Sequence[Stretch]) -> list[float]:
     return sorted(sum(four[2:]) / sum(four[:2]) - 1 for four in fours)
 
 
-def failures(stages: Iterable[Stage], record: Record) -> Iterator[str]:
+def failures(stages: Iterable[Stage], record: StageLog) -> Iterator[str]:
     """What was tried and has no figure, a sentence each."""
     for stage in stages:
         for profile, found in record.stages.get(stage.key, {}).items():
@@ -317,7 +317,7 @@ def rows(
     source: str,
     profiles: Sequence[str],
     found: Sequence[Figure],
-    record: Record,
+    record: StageLog,
     turns: Mapping[tuple[str, str], Mapping[int, Sequence[float]]] = MappingProxyType({}),
 ) -> Iterator[ServiceRow]:
     """The table's rows, by model, profile, processes and batch; ``turns`` as :func:`turn_costs` has them.
@@ -354,7 +354,7 @@ def rows(
             )
 
 
-def measured_start(model: str, record: Record) -> MeasuredStart | None:
+def measured_start(model: str, record: StageLog) -> MeasuredStart | None:
     """Medians of the starts that were seen; ``None`` where none was seen alone, or none together with others."""
     alone, at_once = record.alone.get(model, ()), record.at_once.get(model, ())
     if not alone or not at_once:

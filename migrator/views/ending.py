@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from migrator.log.account import Account, account_in, accounts, waits_for_others
-from migrator.log.changes import RETRAINING, Instance, changes_in
+from migrator.log.changes import RETRAINING, Tenure, changes_in
 from migrator.log.runlog import ReadLog
 from migrator.log.timeline import new_models
 from migrator.terminal.console import escape
@@ -87,7 +87,7 @@ def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
         )
 
 
-def _moments(item: Instance) -> tuple[float, float, float]:
+def _moments(item: Tenure) -> tuple[float, float, float]:
     """When it takes its slices, serves or trains, and is gone; one that never was ready serves never."""
     return item.begin_s, item.gone_s if item.ready is None else item.up_s, item.gone_s
 

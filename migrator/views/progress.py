@@ -11,7 +11,7 @@ from executor.mig import OwnedLayout
 from migrator.config.sections import Config
 from migrator.execution.loop import View
 from migrator.execution.windows import PlannedWindow
-from migrator.log.trouble import Blind
+from migrator.log.trouble import BlindSpan
 from migrator.terminal.console import counted, escape
 from migrator.views.sentences import floors_in_words
 from migrator.views.strips import layout_strip
@@ -84,7 +84,7 @@ class RunView(View):
             for line in self._waiting.pop(window):
                 self._print(line, style="dim")
 
-    def blind(self, seen: Blind) -> None:
+    def blind(self, seen: BlindSpan) -> None:
         """Print that the driver does not answer, or of which seconds it is unknown what stood."""
         self._print(f"[bold red]blind[/]: {escape(str(seen))}")
 

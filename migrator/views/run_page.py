@@ -26,8 +26,8 @@ from migrator.log.account import Account, SecondAccounts, accounts, waits_for_ot
 from migrator.log.diff import Diff
 from migrator.log.report import Percentile, Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
-from migrator.log.timeline import PHASES, Held, TenantTrack, courses, held, n_seconds, new_models
-from migrator.log.trouble import Kept, kept_in
+from migrator.log.timeline import PHASES, HeldSpan, TenantTrack, courses, held, n_seconds, new_models
+from migrator.log.trouble import Achieved, kept_in
 from migrator.terminal.console import counted
 from migrator.views.diff import cause_text, headline, row_name
 from migrator.views.ending import LOSSES_IN_WORDS
@@ -137,7 +137,7 @@ def _overlaps(log: ReadLog, window: int, from_s: float, to_s: float) -> bool:
     return window * log.header.window_s < to_s and (window + 1) * log.header.window_s > from_s
 
 
-def _kept(log: ReadLog) -> dict[int, Kept | None]:
+def _kept(log: ReadLog) -> dict[int, Achieved | None]:
     """By settled window without blind seconds, what its first plan promised and what came."""
     pairs = [(started, log.settled.get(started.window)) for started in log.of(records.WindowStarted)]
     return {
@@ -476,7 +476,7 @@ def _window_lines(log: ReadLog, from_s: int, to_s: int) -> list[Json]:
     ]
 
 
-def _bars(log: ReadLog, spans: Sequence[Held]) -> Iterator[Json]:
+def _bars(log: ReadLog, spans: Sequence[HeldSpan]) -> Iterator[Json]:
     """A bar a span, in its tenant's colour with its phase's pattern, and with its name where colours repeat."""
     colours = {tenant.name: PAGE_TENANTS[n % len(PAGE_TENANTS)] for n, tenant in enumerate(log.header.tenants)}
     owners: list[tuple[str | None, str]] = [(name, phase) for name in colours for phase in PHASES if phase != "others"]

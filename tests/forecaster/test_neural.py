@@ -17,7 +17,7 @@ import pytest
 
 from forecaster import neural
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray
-from forecaster.neural import Check, FittedOn, Learned, ModelError, Recipe, fit
+from forecaster.neural import Check, FitError, FittedOn, Learned, Recipe, fit
 from tests.fitted import fitted_folder
 
 SMALL = Recipe("nhits", window_steps=20, history_steps=40, batch=8)
@@ -86,7 +86,7 @@ def test_long_series_are_checked_at_no_more_windows_than_it_takes() -> None:
 
 
 def test_short_series_are_refused() -> None:
-    with pytest.raises(ModelError, match="nhits: a series has 60 steps; about 100 are needed"):
+    with pytest.raises(FitError, match="nhits: a series has 60 steps; about 100 are needed"):
         neural._Windows(SMALL, [rates(600), rates(60)])
 
 
@@ -98,7 +98,7 @@ def test_tenants_have_the_same_weight_however_long_their_series() -> None:
 
 @pytest.mark.parametrize(("changes", "message"), [({"method": "gru"}, "'gru' is no network"), ({"batch": 1}, "batch")])
 def test_a_recipe_says_what_is_wrong_with_it(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(FitError, match=message):
         Recipe(**{**asdict(SMALL), **changes})
 
 
@@ -136,14 +136,14 @@ REFUSED: list[tuple[Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(("damage", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_what_does_not_fit_is_refused_in_one_line(folder: Path, damage: Callable[[Path], object], message: str) -> None:
     damage(folder)
-    with pytest.raises(ModelError, match=message) as refusal:
+    with pytest.raises(FitError, match=message) as refusal:
         Learned(folder)
     assert "\n" not in str(refusal.value)
     assert str(folder) in str(refusal.value) or "gru" in message
 
 
 def test_twice_as_many_steps_as_it_was_fitted_for_are_refused(folder: Path) -> None:
-    with pytest.raises(ModelError, match="nhits: fitted for windows of 20 steps; 40 steps and 4 paths"):
+    with pytest.raises(FitError, match="nhits: fitted for windows of 20 steps; 40 steps and 4 paths"):
         Learned(folder).forecast(rates(100), 40, 4, np.random.default_rng(0))
 
 
@@ -164,7 +164,7 @@ def test_steps_beyond_its_window_go_on_as_its_last_one(folder: Path, monkeypatch
 def test_without_the_extra_it_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neural, "_versions", lambda: {"neuralforecast": "", "torch": "2.6.0"})
     for use in (lambda: Learned(folder), lambda: fit(folder, SMALL, [rates()], SEEN, n_updates=1)):
-        with pytest.raises(ModelError, match=r"needs neuralforecast; install the extra: pip install '.*\[neural\]'"):
+        with pytest.raises(FitError, match=r"needs neuralforecast; install the extra: pip install '.*\[neural\]'"):
             use()
 
 
@@ -241,7 +241,7 @@ def test_a_fitting_that_was_broken_off_before_its_first_check_begins_anew(tmp_pa
     assert fit(tmp_path / "model", SMALL, [rates()], SEEN, n_updates=1, resume=True)[-1].update == 1
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(ModelError, match=r"holds no resume.pt to go on from"):
+    with pytest.raises(FitError, match=r"holds no resume.pt to go on from"):
         fit(tmp_path / "other", SMALL, [rates()], SEEN, n_updates=1, resume=True)
 
 
@@ -254,10 +254,10 @@ def test_only_the_same_fitting_is_gone_on_with(tmp_path: Path) -> None:
         (other, SEEN, True, "was begun with history_steps 40, not 60"),
         (SMALL, (), True, "was begun on other arrivals"),
     ):
-        with pytest.raises(ModelError, match=message):
+        with pytest.raises(FitError, match=message):
             fit(tmp_path / "model", recipe, [rates()], seen, n_updates=50, resume=resume)
     (tmp_path / "model" / "resume.pt").write_bytes(b"PK")
-    with pytest.raises(ModelError, match=r"resume.pt: cannot be gone on with: "):
+    with pytest.raises(FitError, match=r"resume.pt: cannot be gone on with: "):
         fit(tmp_path / "model", SMALL, [rates()], SEEN, n_updates=50, resume=True)
 
 

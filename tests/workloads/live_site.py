@@ -64,7 +64,9 @@ class Site:
         return process
 
     def dispatcher(self, *tenants: str, **changes: Any) -> subprocess.Popen[str]:
-        setup = dispatcher.Setup(self.folder, tenants or ("vision",), self.origin_s, **{"silence_s": 30.0, **changes})
+        setup = dispatcher.DispatcherSetup(
+            self.folder, tenants or ("vision",), self.origin_s, **{"silence_s": 30.0, **changes}
+        )
         process = self.start("workloads.live.dispatcher", as_text(setup))
         self.heard(Beat)
         return process
@@ -72,7 +74,7 @@ class Site:
     def worker(self, name: str, model: str = "Echo", **changes: Any) -> subprocess.Popen[str]:
         return self.start("workloads.live.worker", as_text(self.worker_setup(name, model, **changes)))
 
-    def worker_setup(self, name: str, model: str, **changes: Any) -> worker.Setup:
+    def worker_setup(self, name: str, model: str, **changes: Any) -> worker.WorkerSetup:
         usual = {
             "tenant": "vision",
             "batch_limit": 4,
@@ -81,7 +83,7 @@ class Site:
             "silence_s": 30.0,
         }
         usual |= {"heartbeat_s": 0.1, "sample_bytes": 0}
-        return worker.Setup(self.folder, name, model=f"{MODELS}:{model}", **{**usual, **changes})
+        return worker.WorkerSetup(self.folder, name, model=f"{MODELS}:{model}", **{**usual, **changes})
 
     # --- as the controller
 

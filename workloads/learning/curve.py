@@ -40,7 +40,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class ErrorCurve:
     """Error after x sample passes: 1 / (``rise`` · max(x − ``lag``, 0) + ``start``) + ``floor``.
 
     Seconds: ``base_s`` + ``pass_s`` · x.
@@ -72,7 +72,7 @@ class Curve:
         return self.base_s + self.pass_s * passes
 
 
-def fitted(points: Sequence[Point]) -> Curve:
+def fitted(points: Sequence[Point]) -> ErrorCurve:
     """The curve through these points with the least squared difference of accuracies, to first order.
 
     For each lag, 0 or a number of passes that were measured, and each of :data:`N_FLOORS` values of β₂ below the least
@@ -103,7 +103,7 @@ def fitted(points: Sequence[Point]) -> Curve:
     seconds = np.array([point.train_s for point in points])
     pass_s, base_s = _least_squares(passes / scale, np.ones_like(passes), seconds)
     residual = float(np.mean([abs(_accuracy(*best[1], point.passes) - point.accuracy) for point in points]))
-    return Curve(*best[1], base_s, pass_s / scale, residual)
+    return ErrorCurve(*best[1], base_s, pass_s / scale, residual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Estimate:
 
 
 def estimates(
-    curve: Curve,
+    curve: ErrorCurve,
     options: Sequence[Option],
     *,
     n_all: int,

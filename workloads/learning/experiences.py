@@ -158,7 +158,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Request:
+class Question:
     """One test sample that is asked about, and what is true of it."""
 
     payload: bytes
@@ -190,14 +190,14 @@ class Replay:
     def __post_init__(self) -> None:
         self._samples = self.benchmark.test(self.number)
 
-    def request(self, index: int) -> Request:
+    def request(self, index: int) -> Question:
         """The request with this index, counted from 0."""
         turn, at = divmod(index, len(self._samples))
         if turn != self._round:
             rng = np.random.default_rng((self.seed, self.number, 2, turn))
             self._round, self._order = turn, rng.permutation(len(self._samples))
         sample = self._order[at]
-        return Request(self._samples.inputs[sample].tobytes(), int(self._samples.labels[sample]))
+        return Question(self._samples.inputs[sample].tobytes(), int(self._samples.labels[sample]))
 
 
 def class_incremental(name: str, pool: Pool, groups: list[tuple[int, ...]], asked: Asked) -> Benchmark:

@@ -27,7 +27,7 @@ from workloads.learning.course import Failed, Finished, Option, Told, line_of
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Asked, Benchmark, Samples
 from workloads.learning.models import Classifier
-from workloads.learning.watch import Cut, Steps, TimedSteps, Watch
+from workloads.learning.watch import Cut, Steps, StepWatch, TimedSteps
 from workloads.live.model import loaded
 
 MOST_LINE_BYTES = 2**20
@@ -136,7 +136,7 @@ def retrained(
         job: What to do.
         tell: Takes each line as it happens.
         since_s: The reading of ``now`` at which the process started.
-        leaving: As :class:`~workloads.learning.watch.Watch` takes it.
+        leaving: As :class:`~workloads.learning.watch.StepWatch` takes it.
         now: A clock in seconds.
         warm: Called when data and model are there, before anything is computed with them.
     """
@@ -186,7 +186,7 @@ def _trained(
         model.save(path, {**facts, "share": f"{share:.6f}", "accuracy": f"{accuracy:.6f}"})
         return str(path)
 
-    watch = Watch(
+    watch = StepWatch(
         job.option.checkpoints,
         measure=lambda: model.accuracy(test.inputs, test.labels, watch.check),
         write=write,

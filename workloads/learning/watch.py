@@ -31,7 +31,7 @@ class Steps(Protocol):
         """One more of ``n_steps`` is done. Raises :class:`Cut` where it shall be the last."""
 
 
-class Watch:
+class StepWatch:
     """Stands beside a training: keeps checkpoints at their shares, tells progress, and ends it inside its time.
 
     Args:
@@ -183,7 +183,7 @@ class TimedSteps:
         every_s: Seconds between two lines.
         tell: Takes them.
         since_s: The reading of ``now`` from which they count.
-        leaving: As :class:`Watch` takes it.
+        leaving: As :class:`StepWatch` takes it.
         now: A clock in seconds that only rises. The first step begins at once.
     """
 

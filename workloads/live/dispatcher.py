@@ -1,7 +1,7 @@
 """The process between clients and workers: it keeps each request until its answer is there.
 
-Run with ``python -m workloads.live.dispatcher PARENT SETUP`` (a process id; JSON of a :class:`Setup`), or call
-:func:`dispatch` in a child. It ends when it is told to finish, by SIGTERM, or with its parent.
+Run with ``python -m workloads.live.dispatcher PARENT SETUP`` (a process id; JSON of a :class:`DispatcherSetup`), or
+call :func:`dispatch` in a child. It ends when it is told to finish, by SIGTERM, or with its parent.
 
 Messages and timers come in here; what is done about requests is decided in :mod:`workloads.live.queues`. A worker's
 death is noticed at once where the system can watch a process (``pidfd``), else by its silence.
@@ -71,7 +71,7 @@ _AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class DispatcherSetup:
     """What a dispatcher needs to know.
 
     Attributes:
@@ -118,7 +118,7 @@ class _Known:
     process: int | None = None  # a file that can be read once the process is gone
 
 
-def dispatch(setup: Setup, parent: Parent) -> None:
+def dispatch(setup: DispatcherSetup, parent: Parent) -> None:
     """Dispatch until told to finish, or until the parent is gone.
 
     Raises:
@@ -132,7 +132,7 @@ def dispatch(setup: Setup, parent: Parent) -> None:
 
 
 class _Dispatcher:
-    def __init__(self, setup: Setup, parent: Parent) -> None:
+    def __init__(self, setup: DispatcherSetup, parent: Parent) -> None:
         self._setup, self._parent = setup, parent
         self._queues = {
             tenant: TenantQueue(tenant, setup.origin_s, setup.queue_bytes) for tenant in dict.fromkeys(setup.tenants)
@@ -476,7 +476,7 @@ def main(arguments: Sequence[str]) -> int:
     """Dispatch as the arguments say; 0, or 2 where it cannot be done."""
     try:
         parent, (text,) = begun(arguments, 1, signal.SIGTERM)
-        dispatch(value_in(text, Setup), parent)
+        dispatch(value_in(text, DispatcherSetup), parent)
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"dispatcher: {error}\n")
         return 2

@@ -1,6 +1,6 @@
 """The process at which clients from outside ask: the Open Inference Protocol over HTTP, a client of the dispatcher.
 
-Run with ``python -m workloads.live.front_door PARENT SETUP`` (a process id; JSON of a :class:`Setup`), once the
+Run with ``python -m workloads.live.front_door PARENT SETUP`` (a process id; JSON of a :class:`DoorSetup`), once the
 dispatcher runs. It prints one line when it is open, ``{"url": "http://127.0.0.1:40123"}``, and ends by SIGTERM or with
 its parent: what is under way then is still answered.
 
@@ -92,7 +92,7 @@ class FrontDoorError(WorkloadError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class ServedModel:
     """A model that clients may ask.
 
     Attributes:
@@ -118,7 +118,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class DoorSetup:
     """What a front door needs to know.
 
     Attributes:
@@ -139,7 +139,7 @@ class Setup:
     """
 
     folder: Path
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[ServedModel, ...]
     host: str = "127.0.0.1"
     port: int = 0
     origins: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class Setup:
                 raise ValueError(f"request_s: {self.request_s}; must be above slo_s of {one.name}, {one.slo_s}")
 
 
-def _check_tokens_are_asked(setup: Setup) -> None:
+def _check_tokens_are_asked(setup: DoorSetup) -> None:
     open_to_all = [one.name for one in setup.tenants if one.token_file is None]
     if open_to_all and not is_loopback(setup.host):
         raise ValueError(
@@ -195,7 +195,7 @@ def is_origin(text: str) -> bool:
     return _ORIGIN.fullmatch(text) is not None and not re.search(r"^http:.*:80$|^https:.*:443$", text)
 
 
-def tokens_of(setup: Setup) -> dict[bytes, str]:
+def tokens_of(setup: DoorSetup) -> dict[bytes, str]:
     """Whose model each token opens: digests and names of tenants; empty where none are needed.
 
     Raises:
@@ -394,7 +394,7 @@ class _Pages:
 class _Door:
     """What is answered to whom."""
 
-    def __init__(self, setup: Setup, tokens: Mapping[bytes, str], line: _Line, reader: Reader) -> None:
+    def __init__(self, setup: DoorSetup, tokens: Mapping[bytes, str], line: _Line, reader: Reader) -> None:
         self._setup, self._tokens, self._line, self._reader = setup, tokens, line, reader
         self._tenants = {tenant.name: tenant for tenant in setup.tenants}
         self._under_way = {name: _UnderWay() for name in self._tenants}
@@ -432,7 +432,7 @@ class _Door:
 
     # --- who asks for what
 
-    def _tenant(self, request: HttpRequest) -> Tenant:
+    def _tenant(self, request: HttpRequest) -> ServedModel:
         """The tenant whose model is asked for; only if the client may know of it.
 
         Raises:
@@ -506,7 +506,7 @@ class _Door:
             under_way.n_bytes -= n_held
 
     async def _told_answers(
-        self, request: HttpRequest, tenant: Tenant, what: InferenceAsked, answers: Sequence[Answer]
+        self, request: HttpRequest, tenant: ServedModel, what: InferenceAsked, answers: Sequence[Answer]
     ) -> Response:
         in_time = all(answer.status is Status.IN_TIME for answer in answers)
         payloads, versions = [answer.payload or b"" for answer in answers], [answer.version for answer in answers]
@@ -520,7 +520,7 @@ class _Door:
             return Response(raw, media_type="application/json")
         return Response(raw, headers={_HEADER: str(n_json)}, media_type="application/octet-stream")
 
-    def _check_number(self, tenant: Tenant) -> None:
+    def _check_number(self, tenant: ServedModel) -> None:
         n_requests = self._under_way[tenant.name].n_requests
         if n_requests >= self._setup.requests:
             raise ProtocolError(f"model {tenant.name}: {n_requests} requests are under way already", 429)
@@ -564,7 +564,7 @@ class _Door:
         finally:
             under_way.coming.pop(limit, None)
 
-    async def _asked(self, request: HttpRequest, tenant: Tenant, body: bytearray) -> InferenceAsked:
+    async def _asked(self, request: HttpRequest, tenant: ServedModel, body: bytearray) -> InferenceAsked:
         """What the body asks for.
 
         Raises:
@@ -576,7 +576,7 @@ class _Door:
             return asked(body, *rest)
         return await self._beside(tenant, partial(asked_packed, body, packing, self._setup.body_bytes, *rest))
 
-    async def _beside(self, tenant: Tenant, call: Callable[[], Result]) -> Result:
+    async def _beside(self, tenant: ServedModel, call: Callable[[], Result]) -> Result:
         """What the call returns that the process beside makes, for each tenant one at a time.
 
         Raises:
@@ -590,7 +590,7 @@ class _Door:
             raise ProtocolError(message, 503) from None
 
     async def _answers(
-        self, tenant: Tenant, samples: Sequence[bytes], arrival_s: float, timeout_s: float | None
+        self, tenant: ServedModel, samples: Sequence[bytes], arrival_s: float, timeout_s: float | None
     ) -> list[Answer]:
         """An answer for each sample.
 
@@ -661,7 +661,7 @@ async def _told_of_a_fault(_: HttpRequest, __: Exception) -> Response:
     return _told_as("a fault of the front door itself; its log says more", 500)
 
 
-def keep_door(setup: Setup, parent: Parent) -> None:
+def keep_door(setup: DoorSetup, parent: Parent) -> None:
     """Answer clients until SIGTERM comes, or the parent is gone.
 
     Raises:
@@ -675,10 +675,10 @@ def keep_door(setup: Setup, parent: Parent) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address
         raise FrontDoorError(f"{setup.host}, port {setup.port}: {reason}") from error
-    asyncio.run(_answer_clients(setup, parent, tokens, listener))
+    asyncio.run(_serve_http(setup, parent, tokens, listener))
 
 
-async def _answer_clients(setup: Setup, parent: Parent, tokens: Mapping[bytes, str], listener: socket.socket) -> None:
+async def _serve_http(setup: DoorSetup, parent: Parent, tokens: Mapping[bytes, str], listener: socket.socket) -> None:
     line, reader = _Line(setup.folder), Reader()
     host = f"[{setup.host}]" if ":" in setup.host else setup.host
     url = f"http://{host}:{listener.getsockname()[1]}"
@@ -721,7 +721,7 @@ def main(arguments: Sequence[str]) -> int:
     """Keep the door as the arguments say; 0, or 2 where it cannot be done."""
     try:
         parent, (text,) = begun(arguments, 1, signal.SIGTERM)
-        keep_door(value_in(text, Setup), parent)
+        keep_door(value_in(text, DoorSetup), parent)
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"front door: {error}\n")
         return 2

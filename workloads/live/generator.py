@@ -1,7 +1,7 @@
 """The process that sends requests at given times, whatever becomes of them: an open loop.
 
 Run with ``python -m workloads.live.generator PARENT FOLDER STREAMS ORIGIN_S OUTCOMES``, which prints a
-:class:`Replayed` as JSON, or call :func:`replay` in a child.
+:class:`Exchange` as JSON, or call :func:`replay` in a child.
 
 A request is counted from the moment at which it was to arrive. A generator that is late itself sends it at once and
 with that moment, so that no delay, be it here or at the dispatcher, is left out (no coordinated omission). How late it
@@ -90,7 +90,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class Exchange:
     """What was sent, and what came back.
 
     Attributes:
@@ -111,7 +111,7 @@ def replay(
     parent: Parent,
     grace_s: float = 30.0,
     outcomes: BinaryIO | None = None,
-) -> Replayed:
+) -> Exchange:
     """Send every request when it is due, then wait for the answers that are missing.
 
     Args:
@@ -156,7 +156,7 @@ def replay(
     finally:
         peer.close()
     sent = Counter(streams[number].tenant for _, number, _ in order[: len(late_s)])
-    return Replayed(dict(sent), {tenant: dict(counts) for tenant, counts in answers.items()}, _spread(late_s))
+    return Exchange(dict(sent), {tenant: dict(counts) for tenant, counts in answers.items()}, _spread(late_s))
 
 
 def _spread(values_s: Sequence[float]) -> tuple[float, float, float]:

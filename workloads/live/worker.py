@@ -2,8 +2,8 @@
 
 It leaves when its parent or the dispatcher is gone.
 
-Run with ``python -m workloads.live.worker PARENT SETUP`` (a process id; JSON of a :class:`Setup`), or have a process
-that has imported what is heavy fork and call :func:`forked`, with one thread and no socket of ours at that time.
+Run with ``python -m workloads.live.worker PARENT SETUP`` (a process id; JSON of a :class:`WorkerSetup`), or have a
+process that has imported what is heavy fork and call :func:`forked`, with one thread and no socket of ours then.
 
 The model runs in the main thread, which also talks with the dispatcher, so that a batch passes no further hand. A
 second thread with a connection of its own tells twice a second that the process lives and for how long the batch under
@@ -54,7 +54,7 @@ _WAIT_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class WorkerSetup:
     """What a worker needs to know.
 
     Attributes:
@@ -107,15 +107,15 @@ class Setup:
 
 
 def forked(reporter: Reporter, *, setup: str) -> int:
-    """As :func:`work` with the JSON of a :class:`Setup`, in a child that was just forked; to be left with ``os._exit``.
+    """As :func:`work` with the JSON of a :class:`WorkerSetup`, in a child just forked; to be left with ``os._exit``.
 
     Raises:
         MessageError: It is no setup.
     """
-    return work(value_in(setup, Setup), Parent(os.getppid()), reporter.reached)
+    return work(value_in(setup, WorkerSetup), Parent(os.getppid()), reporter.reached)
 
 
-def work(setup: Setup, parent: Parent, reached: Callable[[str], None] = lambda _: None) -> int:
+def work(setup: WorkerSetup, parent: Parent, reached: Callable[[str], None] = lambda _: None) -> int:
     """Serve until told to leave: 0; or 1, where the model cannot be had."""
     os.environ.update(setup.environment)
     worker = _Worker(setup, parent, reached)
@@ -139,7 +139,7 @@ class _Heart(threading.Thread):
         leaving: The main thread ends the process itself.
     """
 
-    def __init__(self, setup: Setup, parent: Parent) -> None:
+    def __init__(self, setup: WorkerSetup, parent: Parent) -> None:
         super().__init__(name="heart", daemon=True)
         self._setup, self._parent = setup, parent
         self.state = State.STARTING
@@ -171,7 +171,7 @@ class _Heart(threading.Thread):
 
 
 class _Worker:
-    def __init__(self, setup: Setup, parent: Parent, reached: Callable[[str], None]) -> None:
+    def __init__(self, setup: WorkerSetup, parent: Parent, reached: Callable[[str], None]) -> None:
         self._setup, self._reached = setup, reached
         self._peer = Peer(setup.folder, WORKERS, WORKER + setup.worker.encode(), TO_WORKER)
         self._heart = _Heart(setup, parent)
@@ -293,7 +293,7 @@ def _resident_mib(bare: Memory | None, made: Memory | None, warm: Memory | None)
     return weights_mib, None if warm.else_mib is None else max(0.0, warm.own_mib + warm.else_mib - weights_mib)
 
 
-def _sample(setup: Setup) -> bytes | None:
+def _sample(setup: WorkerSetup) -> bytes | None:
     """An input of the warm-up batch."""
     if setup.sample is not None:
         return read_input(setup.sample)
@@ -314,7 +314,7 @@ def main(arguments: Sequence[str]) -> int:
     """Work as the arguments say; 0, 1 without a model, 2 where they are wrong."""
     try:
         parent, (text,) = begun(arguments, 1)
-        setup = value_in(text, Setup)
+        setup = value_in(text, WorkerSetup)
     except (WorkloadError, ValueError) as error:
         sys.stderr.write(f"worker: {error}\n")
         return 2

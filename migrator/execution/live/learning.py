@@ -64,7 +64,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Taught:
     """A retraining that has ended: of which window, by which option, what it answers right, and what it took."""
 
     window: int
@@ -241,7 +241,7 @@ class LiveModels:
         """From now on workers are to answer with these."""
         self._learners[tenant].served = served
 
-    def ended(self, tenant: str, lesson: Lesson, profile: str) -> None:
+    def ended(self, tenant: str, lesson: Taught, profile: str) -> None:
         """The tenant's retraining in an instance of this profile has ended so: the next estimates know it."""
         one = self._learners[tenant]
         if lesson.window in one.raw:

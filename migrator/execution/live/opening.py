@@ -269,13 +269,13 @@ def _ending(site: Site, setting: Setting, workers: LiveWorkers, machine: _Machin
 
 def _door(
     setting: Setting, folder: Path, asked: FrontDoorConfig, input_of: Callable[[str], tuple[str, tuple[int, ...]]]
-) -> front_door.Setup:
+) -> front_door.DoorSetup:
     """The setup of the front door; ``input_of`` says by tenant of which type and shape an input is.
 
     Raises:
         ConfigError: It may not be opened so.
     """
-    from workloads.live.front_door import Setup, Tenant, tokens_of  # noqa: PLC0415 - Starlette is for this alone
+    from workloads.live.front_door import DoorSetup, ServedModel, tokens_of  # noqa: PLC0415 - Starlette is for this alone
     from workloads.live.open_inference import Tensor  # noqa: PLC0415
 
     try:
@@ -284,7 +284,7 @@ def _door(
             dtype, shape = input_of(tenant.name)
             token = asked.tokens.get(tenant.name)
             tenants.append(
-                Tenant(
+                ServedModel(
                     tenant.name,
                     tenant.slo_s,
                     Tensor("input", dtype.upper(), shape),
@@ -292,7 +292,7 @@ def _door(
                     None if token is None else Path(token),
                 )
             )
-        setup = Setup(folder, tuple(tenants), asked.host, asked.port, tuple(asked.origins))
+        setup = DoorSetup(folder, tuple(tenants), asked.host, asked.port, tuple(asked.origins))
         tokens_of(setup)
     except (WorkloadError, ValueError) as error:
         raise ConfigError(f"front_door: {error}") from None

@@ -252,7 +252,7 @@ class Site:
     ) -> None:
         """Begin to take requests, and to send them when the clock says so.
 
-        ``door`` is the JSON of a :class:`workloads.live.front_door.Setup`, where clients from outside may ask, too;
+        ``door`` is the JSON of a :class:`workloads.live.front_door.DoorSetup`, where clients from outside may ask, too;
         ``turn_cost`` is what a turn in a shared lane costs. What became of requests that arrived ``kept_s`` ago does
         not change any more.
         """
@@ -262,7 +262,7 @@ class Site:
         self._peer = Peer(self.folder, WORKERS, CONTROLLER, TO_CONTROLLER)
         self._peer.watched_by(self._poller)
         self._peer.send(Watch())
-        setup = dispatcher.Setup(self.folder, tuple(tenants), clock.origin_s, turn_cost=turn_cost)
+        setup = dispatcher.DispatcherSetup(self.folder, tuple(tenants), clock.origin_s, turn_cost=turn_cost)
         self._start("dispatcher", "workloads.live.dispatcher", as_text(setup))
         files = str(self._requests), repr(clock.origin_s), str(self.outcomes)
         self._start("generator", "workloads.live.generator", str(self.folder), *files)

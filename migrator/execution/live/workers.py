@@ -23,7 +23,7 @@ from executor.messages import as_text
 from executor.zygote import Exited, Forked, Reached, Warm
 from migrator.execution.changes import FULLY, Training
 from migrator.execution.happenings import Failed, Finished, Happening, Ready
-from migrator.execution.live.learning import Lesson, LiveModels, Served
+from migrator.execution.live.learning import LiveModels, Served, Taught
 from migrator.execution.live.site import LiveClock, Received, Site
 from planner.problem import Owner, Task
 from workloads.learning.course import Checkpoint, CourseFile, Started
@@ -220,7 +220,7 @@ class LiveWorkers:
         served = self._models.served(group.tenant)
         of_member = f"{group.tenant}/" if group.lane else ""
         name = self._name(f"{group.instance_id}/{of_member}{process}")
-        setup = worker.Setup(
+        setup = worker.WorkerSetup(
             folder=self._site.folder,
             worker=name,
             tenant=group.tenant,
@@ -393,7 +393,7 @@ class LiveWorkers:
                     trainer.checkpoints.append((told, at_s))
                 case Learned():
                     trainer.ending = told
-                    lesson = Lesson(trainer.window, trainer.option, told.accuracy, at_s - trainer.begun_s)
+                    lesson = Taught(trainer.window, trainer.option, told.accuracy, at_s - trainer.begun_s)
                     self._models.ended(group.tenant, lesson, group.profile)
                     self._take_over(group, Path(told.file), f"window-{trainer.window}", told.accuracy, at_s)
                 case Broken():

@@ -89,7 +89,7 @@ def _on_idle_slices(
 
 
 @dataclass(frozen=True, slots=True)
-class WarmUps:
+class StartSteps:
     """Steps between creation and service of the inference instances that a plan starts, added up over instances.
 
     Attributes:
@@ -102,9 +102,9 @@ class WarmUps:
     left_steps: int = 0
     exposed_steps: int = 0
 
-    def __add__(self, other: WarmUps) -> WarmUps:
+    def __add__(self, other: StartSteps) -> StartSteps:
         """The sums of both."""
-        return WarmUps(
+        return StartSteps(
             self.idle_steps + other.idle_steps,
             self.left_steps + other.left_steps,
             self.exposed_steps + other.exposed_steps,
@@ -116,7 +116,7 @@ class WarmUps:
         return self.idle_steps + self.left_steps + self.exposed_steps
 
 
-def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> WarmUps:
+def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = None) -> StartSteps:
     """The warm-ups of a ``physical`` plan: up to service, or to the instance's end if that comes first.
 
     A warm-up that goes on in the next window counts here up to that window's start, and not at all there.
@@ -135,15 +135,15 @@ def warm_ups(plan: MigPlan, before: MigPlan | None = None, tenant: str | None = 
         given_up.add(0)
     if before is not None and any(run.end_step >= before.n_steps for run in before.lifetimes if not run.is_inference):
         left.add(0)
-    total = WarmUps()
+    total = StartSteps()
     for item in inference:
         is_started = item.create_step > 0 or _who(item) not in continued
         if is_started and tenant in (None, item.owner.tenant):
             steps, at = min(item.serve_step, item.end_step) - item.create_step, item.create_step
             if at in given_up:
-                total += WarmUps(exposed_steps=steps)
+                total += StartSteps(exposed_steps=steps)
             else:
-                total += WarmUps(left_steps=steps) if at in left else WarmUps(idle_steps=steps)
+                total += StartSteps(left_steps=steps) if at in left else StartSteps(idle_steps=steps)
     return total
 
 

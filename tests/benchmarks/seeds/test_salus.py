@@ -13,7 +13,7 @@ from benchmarks.seeds.salus import (
     CAPACITY_MIB,
     METRICS,
     POLICIES,
-    Gpu,
+    Card,
     Job,
     Outcome,
     mended_lane,
@@ -39,7 +39,7 @@ def outcomes() -> dict[str, list[Outcome]]:
 
 
 def test_algorithm_1_as_printed_lets_in_more_weights_than_fit() -> None:
-    gpu = Gpu(CAPACITY)
+    gpu = Card(CAPACITY)
     for number in range(6):
         found = printed_lane(gpu, job(number, 1, 7), {})
         assert found is not None
@@ -55,7 +55,7 @@ def test_algorithm_1_mended_is_always_safe_and_its_lanes_are_as_large_as_their_l
     place: object, events: list[tuple[int, int, bool, int]]
 ) -> None:
     assert callable(place)
-    gpu = Gpu(CAPACITY)
+    gpu = Card(CAPACITY)
     left = {number: float(which) for number, (*_, which) in enumerate(events)}
     for number, (persistent, ephemeral, ends, which) in enumerate(events):
         gpu = place(gpu, job(number, persistent, ephemeral), left) or gpu
@@ -67,7 +67,7 @@ def test_algorithm_1_mended_is_always_safe_and_its_lanes_are_as_large_as_their_l
 
 
 def test_a_lane_is_never_made_smaller_than_a_job_that_is_in_it() -> None:
-    gpu = Gpu(CAPACITY).opened(job(0, 1, 7))
+    gpu = Card(CAPACITY).opened(job(0, 1, 7))
     found = mended_lane(gpu, job(1, 1, 5), {})
     assert found is not None
     assert [lane.size_mib for lane in found.lanes] == [7]

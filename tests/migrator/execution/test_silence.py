@@ -36,7 +36,7 @@ from migrator.execution.simulated import SimWorkers
 from migrator.execution.watch import NoAnswerError
 from migrator.inputs.assembly import assemble
 from migrator.log import records as recorded
-from migrator.log.changes import INFERENCE, Instance, changes_in
+from migrator.log.changes import INFERENCE, Tenure, changes_in
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, RunLog, read_log
 from planner.policies.ours import Migrator
@@ -169,7 +169,7 @@ class History:
         return report_of(self.log)
 
     @property
-    def serving(self) -> Iterator[tuple[Instance, float, float]]:
+    def serving(self) -> Iterator[tuple[Tenure, float, float]]:
         for change in changes_in(self.log):
             for one in change.started:
                 for from_s, to_s in one.served if one.task == INFERENCE else ():
@@ -206,7 +206,7 @@ class History:
             assert done_s <= record.finish_s + 1e-3  # logged to a ten-thousandth
             assert self.clock.stands(one.placement, ready_s, done_s), one.name
 
-    def check_that_all_is_told(self, claims: Sequence[tuple[Instance, float, float]]) -> None:
+    def check_that_all_is_told(self, claims: Sequence[tuple[Tenure, float, float]]) -> None:
         """Whatever was lost while it was in use, or kept silent for longer than from one question to the next."""
         ends_s = self.log.entries[-1].at_s
         told = [(seen.from_s, inf if seen.to_s is None else seen.to_s) for seen in self.report.blind]

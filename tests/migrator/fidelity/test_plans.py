@@ -18,7 +18,7 @@ from migrator.execution.ahead import plan_through
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.planning import Solving, plan_window
 from migrator.execution.windows import Opening, PlannedWindow
-from migrator.fidelity.plans import Promise, WindowFidelity, expected_by_step, measured
+from migrator.fidelity.plans import Fulfilled, WindowFidelity, expected_by_step, measured
 from migrator.inputs.assembly import assemble
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import RecordedTraffic
@@ -118,8 +118,8 @@ def test_no_step_expects_more_answers_than_arrivals() -> None:
 
 
 def test_promises_add_up() -> None:
-    total = sum([Promise(10, 6, 5, 4, 5), Promise(10, 4, 5, 6, 2)], Promise())
-    assert total == Promise(20, 10, 10, 10, 7)
+    total = sum([Fulfilled(10, 6, 5, 4, 5), Fulfilled(10, 4, 5, 6, 2)], Fulfilled())
+    assert total == Fulfilled(20, 10, 10, 10, 7)
     assert total.goodput_excess == 0.0
 
 

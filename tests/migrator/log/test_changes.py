@@ -10,7 +10,7 @@ import pytest
 
 from executor.catalogue import gpu_model
 from migrator.errors import LogError
-from migrator.log.changes import Instance, MadeCall, changes_in, measured_overhead, with_overhead_of_run
+from migrator.log.changes import MadeCall, Tenure, changes_in, measured_overhead, with_overhead_of_run
 from migrator.log.runlog import ReadLog
 from planner.errors import ProblemError
 from planner.problem import Problem, Reconfiguration, TenantTerms
@@ -22,7 +22,7 @@ BEGUN = change(0, 10.0, [started("x", 10.5, "2g.20gb@2")])
 ENDED = change(0, 30.0, [], [stopped("x", 30.0, 31.5)])
 
 
-def life(*events: Json) -> Instance:
+def life(*events: Json) -> Tenure:
     return changes_in(records.log_of(HEADER, *events))[0].started[0]
 
 

@@ -11,7 +11,7 @@ import pytest
 from migrator.log.changes import INFERENCE, changes_in
 from migrator.log.records import Finished, WindowFinished, WindowStarted
 from migrator.log.runlog import ReadLog, read_log
-from migrator.log.timeline import Held, courses, held, n_seconds, new_models
+from migrator.log.timeline import HeldSpan, courses, held, n_seconds, new_models
 from tests.migrator.log import records
 
 
@@ -22,7 +22,7 @@ def run(call, write_config) -> ReadLog:
     return read_log(Path("run"))
 
 
-def together(one: Held, other: Held) -> bool:
+def together(one: HeldSpan, other: HeldSpan) -> bool:
     in_rows = one.first_row < other.end_row and other.first_row < one.end_row
     return in_rows and one.begin_s < other.end_s - 1e-6 and other.begin_s < one.end_s - 1e-6
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator.log.trouble import Kept, Trouble, trouble_of
+from migrator.log.trouble import Achieved, Trouble, trouble_of
 from tests.migrator.log import records
 from tests.migrator.log.records import Json
 
@@ -36,8 +36,8 @@ def test_windows_with_refusals_are_held_against_their_plans_apart_from_the_other
     found = trouble(begun, refused(0), other, finished, other_finished)
     assert found is not None
     assert (found.calls, found.refused) == (1, 1)
-    assert found.troubled == Kept(1, 80.0, 50.0)
-    assert found.quiet == Kept(1, 60.0, 70.0)
+    assert found.troubled == Achieved(1, 80.0, 50.0)
+    assert found.quiet == Achieved(1, 60.0, 70.0)
 
 
 def test_only_the_seconds_that_a_plan_covers_count() -> None:
@@ -45,7 +45,7 @@ def test_only_the_seconds_that_a_plan_covers_count() -> None:
     finished["tenants"]["a"]["correct"] = [0] * 4 + [9] * 6
     found = trouble(begun, refused(0), finished)
     assert found is not None
-    assert found.troubled == Kept(1, 80.0, 90.0)
+    assert found.troubled == Achieved(1, 80.0, 90.0)
 
 
 def test_a_window_without_a_promise_has_no_loss() -> None:
@@ -66,5 +66,5 @@ def test_what_stayed_undone_and_what_was_planned_anew_is_counted() -> None:
 
 
 def test_lost_points_say_which_way() -> None:
-    assert str(Kept(2, 80.0, 75.0)) == "goodput 75.0 %, by their first plans 80.0 %: 5.0 points less"
-    assert str(Kept(2, 75.0, 80.0)).endswith("5.0 points more")
+    assert str(Achieved(2, 80.0, 75.0)) == "goodput 75.0 %, by their first plans 80.0 %: 5.0 points less"
+    assert str(Achieved(2, 75.0, 80.0)).endswith("5.0 points more")

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from workloads.learning.course import Checkpoint, Finished, Progress, Started, Stepped, Told
-from workloads.learning.watch import Cut, TimedSteps, Watch
+from workloads.learning.watch import Cut, StepWatch, TimedSteps
 
 
 class Bench:
@@ -18,7 +18,7 @@ class Bench:
         self.told: list[Told] = []
         self.leaving: tuple[str, str] | None = None
         self.keep_s = keep_s
-        self.watch = Watch(
+        self.watch = StepWatch(
             shares,
             measure=self._measure,
             write=lambda share, _accuracy: f"{share:.2f}",

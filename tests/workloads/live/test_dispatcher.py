@@ -25,7 +25,7 @@ from live_site import PATIENCE_S, SURROUNDINGS, Site, site_in
 from executor.messages import as_text, packed
 from tests.ending import ends
 from tests.seeds import daily
-from workloads.live.dispatcher import Setup
+from workloads.live.dispatcher import DispatcherSetup
 from workloads.live.messages import (
     MOST_BYTES,
     TO_CLIENT,
@@ -668,8 +668,8 @@ def test_an_order_to_a_worker_that_is_not_there_is_answered(site: Site) -> None:
 @pytest.mark.parametrize(
     ("setup", "said"),
     [
-        ("{", "Setup: Input data was truncated"),
-        ('{"folder": "/tmp/x"}', "Setup: Object missing required field `tenants`"),
+        ("{", "DispatcherSetup: Input data was truncated"),
+        ('{"folder": "/tmp/x"}', "DispatcherSetup: Object missing required field `tenants`"),
         ('{"folder": "/tmp/x", "tenants": ["a"], "hang_s": 0}', "hang_s: 0.0: must be above 0"),
         ('{"folder": "/tmp/x", "tenants": ["a"], "queue_bytes": 0}', "queue_bytes: 0: must lie in 1–536870912"),
         ('{"folder": "/proc/x", "tenants": ["a"]}', "folder of sockets /proc/x"),
@@ -736,6 +736,6 @@ def test_a_client_that_does_not_wait_is_told_that_nobody_is_there(tmp_path: Path
 
 @pytest.mark.parametrize("cost", [-0.01, math.nan, math.inf])
 def test_a_turn_costs_a_share_that_has_an_end(tmp_path: Path, cost: float) -> None:
-    assert Setup(tmp_path, ("a",), turn_cost=1.5).turn_cost == 1.5
+    assert DispatcherSetup(tmp_path, ("a",), turn_cost=1.5).turn_cost == 1.5
     with pytest.raises(ValueError, match=r"^turn_cost: .*: must be finite and at least 0$"):
-        Setup(tmp_path, ("a",), turn_cost=cost)
+        DispatcherSetup(tmp_path, ("a",), turn_cost=cost)

@@ -34,14 +34,22 @@ from live_site import PATIENCE_S, SURROUNDINGS, Site, becomes_serving, site_in
 from benchmarks.speed import front_door as bench
 from executor.messages import as_text
 from tests.ending import ends
-from workloads.live.front_door import LIGHT_BYTES, FrontDoorError, Setup, Tenant, is_loopback, is_origin, tokens_of
+from workloads.live.front_door import (
+    LIGHT_BYTES,
+    DoorSetup,
+    FrontDoorError,
+    ServedModel,
+    is_loopback,
+    is_origin,
+    tokens_of,
+)
 from workloads.live.messages import Counts, Drain, Load, Loaded
 from workloads.live.open_inference import Tensor
 
 PATCH, SAME = Tensor("patch", "UINT8", (2, 2)), Tensor("same", "UINT8", (2, 2))
 """What Echo takes and gives."""
 
-VISION, TEXT = Tenant("vision", 25.0, PATCH, SAME), Tenant("text", 25.0, PATCH, SAME)
+VISION, TEXT = ServedModel("vision", 25.0, PATCH, SAME), ServedModel("text", 25.0, PATCH, SAME)
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 ENDS = frozenset(
     ["dropped: the run has ended", "the run has ended", "the dispatcher is gone", "the dispatcher is not there"]
@@ -130,8 +138,8 @@ HOPELESS = one(1, 2, 3, 4, parameters={"timeout": 1})
 """A request that nobody can answer in time."""
 
 
-def door(site: Site, *tenants: Tenant, **changes: Any) -> tuple[Client, subprocess.Popen[str]]:
-    setup = Setup(site.folder, tenants or (VISION,), **{"request_s": PATIENCE_S, "idle_s": PATIENCE_S, **changes})
+def door(site: Site, *tenants: ServedModel, **changes: Any) -> tuple[Client, subprocess.Popen[str]]:
+    setup = DoorSetup(site.folder, tenants or (VISION,), **{"request_s": PATIENCE_S, "idle_s": PATIENCE_S, **changes})
     process = site.start("workloads.live.front_door", as_text(setup))
     assert process.stdout is not None
     return Client(json.loads(process.stdout.readline())["url"]), process
@@ -145,7 +153,7 @@ def served(site: Site) -> None:
 
 
 @contextmanager
-def served_by_a_door(folder: Path, *tenants: Tenant, **changes: Any) -> Iterator[Client]:
+def served_by_a_door(folder: Path, *tenants: ServedModel, **changes: Any) -> Iterator[Client]:
     """A door that has nothing to complain of at its end."""
     with site_in(folder / "s") as site:
         served(site)
@@ -328,7 +336,7 @@ def test_a_model_that_raises_is_told_and_the_service_goes_on(site: Site) -> None
     site.dispatcher()
     site.worker("a", "Raises")
     word = Tensor("word", "UINT8", (5,))
-    client, _ = door(site, Tenant("vision", 25.0, word, word))
+    client, _ = door(site, ServedModel("vision", 25.0, word, word))
 
     def ask(*words: bytes) -> Told:
         data = [list(one) for one in words]
@@ -760,7 +768,7 @@ def test_a_thousand_silent_connections_shut_nobody_out(site: Site) -> None:
     client, _ = door(site)
     begins = [b"", b"G", b"POST /v2/models/vision/infer HTTP/1.1\r\nHost: localhost\r\n", ALIVE]
     with many_files(), closing(Attack(client, 1000, 4000, begins, b"")) as attack:
-        while attack.n_closed < 1000 - Setup(Path("s"), (VISION,)).connections:
+        while attack.n_closed < 1000 - DoorSetup(Path("s"), (VISION,)).connections:
             attack.look()  # until the door is full
         assert share_answered(client, attack) >= 0.95
 
@@ -842,7 +850,7 @@ def test_a_file_that_is_no_secret_is_refused(
         path.chmod(mode)
     tenants = (replace(TEXT, token_file=secrets["text"]), replace(VISION, token_file=path))
     with pytest.raises(FrontDoorError, match=said) as caught:
-        tokens_of(Setup(Path("s"), tenants))
+        tokens_of(DoorSetup(Path("s"), tenants))
     assert str(path) in str(caught.value)
 
 
@@ -921,7 +929,7 @@ def test_interrupts_are_left_to_its_parent(site: Site) -> None:
 
 def test_it_ends_with_its_parent(site: Site) -> None:
     site.dispatcher()
-    setup = as_text(Setup(site.folder, (VISION,)))
+    setup = as_text(DoorSetup(site.folder, (VISION,)))
     script = (
         "import subprocess, sys, time; from workloads.live.process import command\n"
         "door = subprocess.Popen(command('workloads.live.front_door', sys.argv[1]), stdout=subprocess.PIPE)\n"
@@ -938,7 +946,7 @@ def test_it_ends_with_its_parent(site: Site) -> None:
 
 
 def test_it_does_not_wait_for_ever_to_open(site: Site) -> None:
-    process = site.start("workloads.live.front_door", as_text(Setup(site.folder, (VISION,))))
+    process = site.start("workloads.live.front_door", as_text(DoorSetup(site.folder, (VISION,))))
     process.terminate()
     assert process.communicate(timeout=PATIENCE_S)[0] == ""
 
@@ -965,7 +973,7 @@ def test_it_does_not_wait_for_ever_to_open(site: Site) -> None:
 )
 def test_a_setup_without_sense_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        Setup(**{"folder": Path("s"), "tenants": (VISION,)} | changes)
+        DoorSetup(**{"folder": Path("s"), "tenants": (VISION,)} | changes)
 
 
 def test_samples_that_no_message_holds_are_refused() -> None:
@@ -1022,12 +1030,12 @@ def test_origins_are_spelled_as_browsers_do(text: str, is_one: bool) -> None:
 def test_an_address_that_is_taken_is_told(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        process = site.start("workloads.live.front_door", as_text(Setup(site.folder, (VISION,), port=port)))
+        process = site.start("workloads.live.front_door", as_text(DoorSetup(site.folder, (VISION,), port=port)))
         said = process.communicate(timeout=PATIENCE_S)[1]
     assert (process.returncode, said) == (2, f"front door: 127.0.0.1, port {port}: Address already in use\n")
 
 
 def test_arguments_that_are_none_are_refused_in_one_line(site: Site) -> None:
     process = site.start("workloads.live.front_door", "{}")
-    assert "front door: Setup: Object missing required field `folder`" in process.communicate(timeout=PATIENCE_S)[1]
+    assert "front door: DoorSetup: Object missing required field `folder`" in process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 2

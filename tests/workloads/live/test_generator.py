@@ -16,7 +16,7 @@ from workloads.live import generator
 from workloads.live.generator import (
     OUTCOME,
     STATUSES,
-    Replayed,
+    Exchange,
     Stream,
     StreamError,
     read_streams,
@@ -47,7 +47,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
-def replayed(site: Site, *streams: Stream, origin_s: float | None = None) -> Replayed:
+def replayed(site: Site, *streams: Stream, origin_s: float | None = None) -> Exchange:
     return replay(site.folder, streams, site.origin_s if origin_s is None else origin_s, StandIn())
 
 
@@ -131,7 +131,7 @@ def test_without_its_parent_it_sends_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_to_send_is_soon_sent(tmp_path: Path) -> None:
-    assert replay(private_folder(tmp_path / "s"), [], monotonic(), StandIn()) == Replayed({}, {}, (0.0, 0.0, 0.0))
+    assert replay(private_folder(tmp_path / "s"), [], monotonic(), StandIn()) == Exchange({}, {}, (0.0, 0.0, 0.0))
 
 
 def test_as_a_process_it_prints_what_came_of_it(site: Site, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from executor.messages import as_text
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Replay
 from workloads.learning.models import classifier
-from workloads.live.front_door import Setup, Tenant
+from workloads.live.front_door import DoorSetup, ServedModel
 from workloads.live.messages import Changed, Drain, Load, Loaded, State
 from workloads.live.open_inference import Tensor
 
@@ -47,8 +47,8 @@ def starts(site: Site, instance: str, model: str, weights: Path, *, shared: bool
 def opened(site: Site) -> str:
     """A door's address; its tenants take images of digits and give labels."""
     image, label = Tensor("image", "UINT8", (1, 8, 8)), Tensor("label", "UINT16", (1,))
-    tenants = tuple(Tenant(model, PATIENCE_S - 5, image, label) for model in MODELS)
-    process = site.start("workloads.live.front_door", as_text(Setup(site.folder, tenants, request_s=PATIENCE_S)))
+    tenants = tuple(ServedModel(model, PATIENCE_S - 5, image, label) for model in MODELS)
+    process = site.start("workloads.live.front_door", as_text(DoorSetup(site.folder, tenants, request_s=PATIENCE_S)))
     assert process.stdout is not None
     return str(json.loads(process.stdout.readline())["url"]).removeprefix("http://")
 
@@ -114,7 +114,7 @@ def test_the_clients_other_ways_are_understood(site: Site, packing: str) -> None
     site.worker("a")
     becomes_serving(site, "a")
     patch = Tensor("patch", "FP32", (2, 2))
-    setup = Setup(site.folder, (Tenant("vision", 20.0, patch, replace(patch, name="same")),))
+    setup = DoorSetup(site.folder, (ServedModel("vision", 20.0, patch, replace(patch, name="same")),))
     process = site.start("workloads.live.front_door", as_text(setup))
     assert process.stdout is not None
     url = str(json.loads(process.stdout.readline())["url"])

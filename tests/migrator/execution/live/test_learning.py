@@ -19,7 +19,7 @@ from workloads.learning.profiler import Found, Measured, Prepared, Refused
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.learning import SPARE, Lesson, LiveModels, Served
+from migrator.execution.live.learning import SPARE, LiveModels, Served, Taught
 from migrator.execution.live.site import Asking, Site
 
 CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
@@ -173,7 +173,7 @@ def test_later_retrainings_are_taken_to_last_as_past_ones_did(site: Profilers) -
     made = models(site)
     profile, seconds = next(iter(made._learners["turned"].tenant.retraining_time_s.items()))
     for factor in (1.0, 2.0, 7.0):
-        made.ended("turned", Lesson(0, "full", 0.8, factor * seconds), profile)
+        made.ended("turned", Taught(0, "full", 0.8, factor * seconds), profile)
     site.writes = MEASURED
     made.open(1)
     assert made.estimates is not None
@@ -184,7 +184,7 @@ def test_what_an_estimate_was_off_by_is_handed_to_the_next(site: Profilers) -> N
     made = models(site)
     site.writes = MEASURED
     made.open(0)
-    made.ended("turned", Lesson(0, "full", 0.7, 1.0), next(iter(made._learners["turned"].tenant.retraining_time_s)))
+    made.ended("turned", Taught(0, "full", 0.7, 1.0), next(iter(made._learners["turned"].tenant.retraining_time_s)))
     made.open(1)
     corrections = [asked["correction"] for asked in site.asked]
     assert corrections[0]["bias"] == pytest.approx((0.7 - 0.8) / 2)
@@ -224,7 +224,7 @@ def test_a_retraining_by_another_option_teaches_what_it_was_and_learns_so_much(s
     made.open(0)
     job = made.job("turned", 0, Path("/out"), 10.0, "half")
     assert (job.option.name, job.option.n_samples, job.option.n_epochs) == ("half", 200, 2)
-    made.ended("turned", Lesson(0, "half", 0.5, 3 * full_s / 2), profile)
+    made.ended("turned", Taught(0, "half", 0.5, 3 * full_s / 2), profile)
     made.open(1)
     assert site.asked[0]["correction"]["bias"] == pytest.approx((0.5 - 0.6) / 2)
     assert made.estimates is not None

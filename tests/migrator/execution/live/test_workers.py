@@ -33,7 +33,7 @@ from workloads.profiles.operating_point import OperatingPoint
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.learning import Lesson, Served
+from migrator.execution.live.learning import Served, Taught
 from migrator.execution.live.workers import LiveWorkers
 
 GPU = gpu_model("cpu-1.6-in-7")
@@ -85,7 +85,7 @@ class Models:
     def __init__(self, folder: Path) -> None:
         self.now, self.gives = Served(folder / "first", "first", 0.4), 0.4
         self.folder = folder
-        self.ends: list[tuple[str, Lesson, str]] = []
+        self.ends: list[tuple[str, Taught, str]] = []
 
     def served(self, _: str) -> Served:
         return self.now
@@ -206,7 +206,7 @@ def stage(tmp_path: Path) -> Stage:
 def test_each_member_of_a_pool_has_a_worker_in_its_lane_that_is_ready_fails_and_stops_by_itself(stage: Stage) -> None:
     a, b = stage.start_member("a"), stage.start_member("b")
     for name, tenant in ((a, "a"), (b, "b")):
-        setup = value_in(stage.site.zygote.started[name][1]["setup"], worker.Setup)
+        setup = value_in(stage.site.zygote.started[name][1]["setup"], worker.WorkerSetup)
         assert (setup.tenant, setup.lane, setup.batch_limit) == (tenant, "1c@0#1", 2)
         assert name.startswith(f"1c@0#1/{tenant}/")
         stage.becomes(name, State.WARM)
@@ -409,7 +409,7 @@ def test_new_weights_go_to_one_worker_after_the_other_and_then_the_retraining_ha
     assert isinstance(finished, Finished)
     assert (finished.instance_id, finished.facts["swap_s"]) == ("1c@3#9", (0.002, 0.003))
     assert (finished.facts["version"], finished.facts["accuracy_before"]) == ("window-1", 0.4)
-    assert stage.models.ends == [("a", Lesson(1, "full", 0.9, pytest.approx(1.0)), "1c")]
+    assert stage.models.ends == [("a", Taught(1, "full", 0.9, pytest.approx(1.0)), "1c")]
     assert stage.workers.n_swaps == 2
 
 

@@ -14,7 +14,7 @@ from planner.engines.physical.plan import with_held
 from planner.engines.schedule import PlacedSchedule, WindowFacts
 from planner.plan import MigPlan
 from planner.policies.paper.pre_initialisation import (
-    WarmUps,
+    StartSteps,
     fed_back_overhead_s,
     pre_initialised,
     warm_ups,
@@ -116,32 +116,32 @@ def test_instances_that_are_ready_hide_their_start() -> None:
     cold = ((0, BEFORE), (10, AFTER))
     plans = [plan_of(held) for held in (cold, pre_initialised(FACTS, cold, ()))]
     found = [warm_ups(plan) for plan in plans]
-    assert found == [WarmUps(exposed_steps=2 * OMEGA), WarmUps(idle_steps=OMEGA, exposed_steps=OMEGA)]
+    assert found == [StartSteps(exposed_steps=2 * OMEGA), StartSteps(idle_steps=OMEGA, exposed_steps=OMEGA)]
 
 
 def test_a_first_layout_warms_nothing_up() -> None:
-    assert warm_ups(plan_of(((0, BEFORE),))) == WarmUps()
+    assert warm_ups(plan_of(((0, BEFORE),))) == StartSteps()
 
 
 def test_what_the_window_before_has_left_is_not_started_again() -> None:
     first = plan_of(((0, BEFORE), (N_STEPS - 1, AFTER)))
-    assert warm_ups(first) == WarmUps(exposed_steps=2)
-    assert warm_ups(plan_of(((0, AFTER),)), first) == WarmUps()
+    assert warm_ups(first) == StartSteps(exposed_steps=2)
+    assert warm_ups(plan_of(((0, AFTER),)), first) == StartSteps()
 
 
 def test_a_change_at_the_first_step_is_seen_by_what_was_held_before() -> None:
     problem = window(*PROBLEM.tenants, model=Reconfiguration.PHYSICAL, switch_s=2.5, initial=PhysicalState())
     plan = with_held(WindowFacts.of(problem), ((0, frozenset()), (0, AFTER)), (), 1e9, "by hand", time.perf_counter())
-    assert warm_ups(plan, plan_of(((0, BEFORE),))) == WarmUps(exposed_steps=2 * OMEGA)
+    assert warm_ups(plan, plan_of(((0, BEFORE),))) == StartSteps(exposed_steps=2 * OMEGA)
 
 
 def test_growing_into_what_a_retraining_has_left_takes_nothing_from_anybody() -> None:
     found = warm_ups(plan_of(((0, SMALL), (10, SMALL | LARGE)), LEFT))
-    assert found == WarmUps(left_steps=OMEGA)
+    assert found == StartSteps(left_steps=OMEGA)
 
 
 def test_who_gives_something_up_beside_it_is_exposed() -> None:
-    assert warm_ups(plan_of(((0, SMALL), (10, LARGE)), LEFT)) == WarmUps(exposed_steps=OMEGA)
+    assert warm_ups(plan_of(((0, SMALL), (10, LARGE)), LEFT)) == StartSteps(exposed_steps=OMEGA)
 
 
 def test_a_retraining_of_the_window_before_leaves_its_slices_at_the_first_step() -> None:
@@ -150,7 +150,7 @@ def test_a_retraining_of_the_window_before_leaves_its_slices_at_the_first_step()
     problem = replace(PROBLEM, initial=PhysicalState())
     held = ((0, BEFORE), (0, BEFORE | entries(a="2g.10gb@0")))
     second = with_held(WindowFacts.of(problem), held, (), 1e9, "by hand", time.perf_counter())
-    assert warm_ups(second, first) == WarmUps(left_steps=OMEGA)
+    assert warm_ups(second, first) == StartSteps(left_steps=OMEGA)
 
 
 def test_overhead_is_fed_back_by_what_was_hidden_in_the_last_window_that_started_any() -> None:
