@@ -218,8 +218,8 @@ def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records
     )
 
 
-def _of_plan(planned: PlannedWindow | None, told: AnyCertificate | None = None) -> dict[str, Any]:
-    """What records of a window, or of its rest, say of the plan; ``told`` is left of a certificate told before.
+def _of_plan(planned: PlannedWindow | None, old: AnyCertificate | None = None) -> dict[str, Any]:
+    """What records of a window, or of its rest, say of the plan; ``old`` is what is left of a certificate in the log.
 
     It begins with ``initial``. The slices that are ``unavailable`` it may not touch, in its own steps. The plan that is
     ``rejected`` is not carried out because it breaks a rule.
@@ -229,7 +229,7 @@ def _of_plan(planned: PlannedWindow | None, told: AnyCertificate | None = None) 
     problem, verification = planned.problem, planned.verification
     return {
         "initial": None if problem.initial is None else state_to_json(problem.initial),
-        "plan": _plan(planned.plan, told),
+        "plan": _plan(planned.plan, old),
         "violations": () if verification is None else tuple(map(str, verification.violations)),
         "rejected_plan": None if planned.rejected is None else _plan(planned.rejected),
         "unavailable": tuple(map(unavailable_to_json, problem.unavailable)),
@@ -288,15 +288,15 @@ def plan_revised(revised: PlannedWindow, reason: str, asked_s: float) -> records
     return records.PlanRevised(**_of_rest(revised, reason, asked_s))
 
 
-def _of_rest(planned: PlannedWindow, reason: str, asked_s: float, told: AnyCertificate | None = None) -> dict[str, Any]:
-    """What records of a window's rest have in common; ``told`` is what is left of a certificate told before."""
+def _of_rest(planned: PlannedWindow, reason: str, asked_s: float, old: AnyCertificate | None = None) -> dict[str, Any]:
+    """What records of a window's rest have in common; ``old`` is what is left of a certificate in the log."""
     return {
         "window": planned.window,
         "from_step": planned.plan_from_step,
         "reason": reason,
         "asked_s": _moment(asked_s),
         "rest": {tenant.name: rest_of(tenant) for tenant in planned.problem.tenants},
-        **_of_plan(planned, told),
+        **_of_plan(planned, old),
     }
 
 
@@ -315,7 +315,7 @@ def rest_of(tenant: TenantTerms) -> records.Rest:
 def plan_changed(replan: Replan, asked: Asked, asked_s: float) -> records.PlanRevised:
     """Another plan of a window's rest is followed from now on, and what it is worth more than the running one."""
     gain = None if replan.gain is None else round(replan.gain, RATE_DIGITS)
-    common = _of_rest(replan.planned, asked.reason, asked_s, replan.told)
+    common = _of_rest(replan.planned, asked.reason, asked_s, replan.logged)
     return records.PlanRevised(**common, cause=asked.cause, gain=gain)
 
 
@@ -366,11 +366,11 @@ def _seconds_by_profile(seconds: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, RATE_DIGITS) for name, value in seconds.items()}
 
 
-def _plan(plan: MigPlan, told: AnyCertificate | None = None) -> records.Plan:
-    """The plan without its wall-clock times, and without prices that are those that were ``told`` before."""
+def _plan(plan: MigPlan, old: AnyCertificate | None = None) -> records.Plan:
+    """The plan without its wall-clock times, and without prices that are those of the ``old`` certificate."""
     found = convert({key: value for key, value in plan_to_json(plan).items() if key not in WALL_KEYS}, records.Plan)
     own = plan.certificate
-    if found.certificate is None or own is None or told is None or not np.array_equal(own.prices, told.prices):
+    if found.certificate is None or own is None or old is None or not np.array_equal(own.prices, old.prices):
         return found
     kept = {key: value for key, value in found.certificate.items() if key != "prices"}
     return structs.replace(found, certificate=kept)

@@ -109,7 +109,7 @@ class Instances:
         self._planned: PlannedWindow | None = None
         self._schedule = Schedule(runs_by_itself=backend.clock.runs_by_itself)
         self._following = Following()
-        self._heard: Sequence[Happening] = ()
+        self._received: Sequence[Happening] = ()
         self._unproven: list[Happening] = []
         self._window_end_s = 0.0
         self._trained: set[Owner] = set()
@@ -212,9 +212,10 @@ class Instances:
         if due_s > self._accounts.now_s or not self._is_blocked:
             until_s = min(until_s, due_s)
         until_s = min(until_s, self._following.looks_s(self._accounts.now_s))
-        self._heard = self._workers.happenings(min(until_s, self._applier.resumes_s))
+        self._received = self._workers.happenings(min(until_s, self._applier.resumes_s))
         # A clock that runs by itself may have been woken before.
-        return max(self._heard[0].at_s if self._heard else min(until_s, self._applier.now_s), self._accounts.now_s)
+        come_s = self._received[0].at_s if self._received else min(until_s, self._applier.now_s)
+        return max(come_s, self._accounts.now_s)
 
     def serve(self, accounts: Accounts, accuracies: Mapping[str, AccuracyTimeline], until_s: float) -> float:
         """Serve with the instances that are ready."""
@@ -226,15 +227,15 @@ class Instances:
 
         A retraining that is said to have ended has done so once a look has shown that its instance stood until then.
         """
-        if any(map(self._is_unproven, (*self._unproven, *self._heard))):
+        if any(map(self._is_unproven, (*self._unproven, *self._received))):
             yield from self._look(note)
         # What had to wait for a look counts from now on: up to here requests are served, perhaps in another window.
         proven = [replace(one, at_s=self._accounts.now_s) for one in self._unproven if not self._is_unproven(one)]
-        proven += [one for one in self._heard if not self._is_unproven(one)]
-        self._unproven = [one for one in (*self._unproven, *self._heard) if self._is_unproven(one)]
-        self._heard = ()
+        proven += [one for one in self._received if not self._is_unproven(one)]
+        self._unproven = [one for one in (*self._unproven, *self._received) if self._is_unproven(one)]
+        self._received = ()
         for happening in proven:
-            yield from self._hear(happening, note)
+            yield from self._handle(happening, note)
         if self._applier.is_busy:
             self._end(self._applier.go_on(), note)
         yield from self._decide(now_s, note)
@@ -594,7 +595,7 @@ class Instances:
         All is read anew when a window has ended, and when a retraining is said to have.
         """
         assert self._opening is not None
-        ended_s = [one.at_s for one in (*self._unproven, *self._heard) if self._is_unproven(one)]
+        ended_s = [one.at_s for one in (*self._unproven, *self._received) if self._is_unproven(one)]
         ended_s += [self._window_end_s, self._opening.window * self._setting.config.window_s]
         sight = self._applier.look(max((end_s for end_s in ended_s if end_s <= self._applier.now_s), default=-NEVER_S))
         if sight is None:
@@ -638,7 +639,7 @@ class Instances:
         window = self._opening.window if live.is_inference else live.window
         return events.failed(window, live.started, at_s, reason, tenant)
 
-    def _hear(self, happening: Happening, note: Note) -> Iterator[Trained | Failed]:
+    def _handle(self, happening: Happening, note: Note) -> Iterator[Trained | Failed]:
         """Take note of what happened to a worker."""
         assert self._opening is not None
         window = self._opening.window

@@ -141,14 +141,14 @@ class Replan:
             it cannot be followed, or keeps the rules no more.
         is_better: Whether the answer is worth more than going on: it lacks fewer requests of floors of in-time answers,
             or as many and is worth more, or floors would cost too much by going on.
-        told: What is left of the certificate of the plan in force.
+        logged: What is left of the certificate of the plan in force, whose prices the log has.
     """
 
     forecast: Forecast
     planned: PlannedWindow
     running: MigPlan | None
     is_better: bool
-    told: AnyCertificate | None = None
+    logged: AnyCertificate | None = None
 
     @property
     def gain(self) -> float | None:

@@ -132,7 +132,7 @@ def _decoded(kind: str, decoder: Decoder[DecodedT], raw: bytes) -> DecodedT:
     try:
         return decoder.decode(raw)
     except DecodeError as error:
-        raise ValueError(_told(kind, error)) from None
+        raise ValueError(_as_text(kind, error)) from None
 
 
 def _damage_in(line: bytes) -> str:
@@ -147,7 +147,7 @@ def _damage_in(line: bytes) -> str:
     return "checksum does not match" if is_whole else "it is no whole record of this program"
 
 
-def _told(kind: str, error: DecodeError) -> str:
+def _as_text(kind: str, error: DecodeError) -> str:
     """The error in one line that names the field; half a character makes a text no JSON."""
     if not isinstance(error, ValidationError):
         return f"{kind} is no JSON"

@@ -143,7 +143,7 @@ def line_of(told: Told) -> bytes:
     return json.encode(told) + b"\n"
 
 
-def told_in(line: bytes) -> Told:
+def message_in(line: bytes) -> Told:
     """What :func:`line_of` wrote.
 
     Raises:
@@ -171,4 +171,4 @@ class CourseFile:
                     return
                 self._n_read += len(line)
                 with suppress(LearningError):
-                    yield told_in(line)
+                    yield message_in(line)

@@ -111,7 +111,7 @@ class _Known:
     """A worker, as far as it has told."""
 
     tenant: str
-    heard_s: float
+    received_s: float
     state: State = State.STARTING
     ready: Ready = field(default_factory=lambda: Ready(0.0, 0.0, 0.0, ""))
     reason: str = ""
@@ -266,7 +266,7 @@ class _Dispatcher:
         if known is None:  # its Hello comes by another connection, which may be the slower one
             is_welcome = now_s - self._strangers.setdefault(name, now_s) <= self._setup.silence_s
         else:
-            is_welcome, known.heard_s = known.state is not State.GONE, now_s
+            is_welcome, known.received_s = known.state is not State.GONE, now_s
         if is_welcome:
             self._send(self._workers, identity, Beat())
             self._broadcast(message)
@@ -433,9 +433,9 @@ class _Dispatcher:
         """Look for silence and for batches that take too long; tell what has changed."""
         for name, known in list(self._known.items()):
             if is_behind:
-                known.heard_s = now_s  # this process was held up, and may have heard nothing for that reason
-            if known.state is not State.GONE and now_s - known.heard_s > self._setup.silence_s:
-                reason = f"not heard for {now_s - known.heard_s:.1f} s"
+                known.received_s = now_s  # this process was held up, and may have heard nothing for that reason
+            if known.state is not State.GONE and now_s - known.received_s > self._setup.silence_s:
+                reason = f"not heard for {now_s - known.received_s:.1f} s"
                 if not self._kill(name, reason):
                     self._dismiss(name, reason)
         for queue in self._queues.values():

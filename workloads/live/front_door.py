@@ -388,7 +388,7 @@ class _Pages:
                     is_cross_site = value == b"cross-site"
         if is_cross_site and not (has_listed or reason):
             reason = "Sec-Fetch-Site: cross-site; allowed: with an Origin in front_door.origins"
-        await (_told_as(reason, 403) if reason else self._app)(scope, receive, send)
+        await (_refused(reason, 403) if reason else self._app)(scope, receive, send)
 
 
 class _Door:
@@ -413,10 +413,10 @@ class _Door:
                 Route(f"{path}/infer", self._infer, methods=["POST"]),
             ]
         handlers = {
-            ProtocolError: _told,
-            HTTPException: _told_by_starlette,
-            ClientDisconnect: _told_to_nobody,
-            Exception: _told_of_a_fault,
+            ProtocolError: _http_error,
+            HTTPException: _starlette_error,
+            ClientDisconnect: _no_response,
+            Exception: _fault_response,
         }
         app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
         if self._setup.origins:
@@ -470,12 +470,12 @@ class _Door:
         return JSONResponse({"live": True})
 
     async def _all_ready(self, _: HttpRequest) -> Response:
-        return self._told_ready(list(self._tenants))
+        return self._ready_response(list(self._tenants))
 
     async def _ready(self, request: HttpRequest) -> Response:
-        return self._told_ready([self._tenant(request).name])
+        return self._ready_response([self._tenant(request).name])
 
-    def _told_ready(self, names: Sequence[str]) -> Response:
+    def _ready_response(self, names: Sequence[str]) -> Response:
         is_ready = all(self._line.versions(name) for name in names)
         return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
 
@@ -500,12 +500,12 @@ class _Door:
             del body
             n_held += under_way.hold(sum(map(len, what.samples)) - n_held, self._setup.held_bytes)
             answers = await self._answers(tenant, what.samples, arrival_s, what.timeout_s)
-            return await self._told_answers(request, tenant, what, answers)
+            return await self._answers_response(request, tenant, what, answers)
         finally:
             under_way.n_requests -= 1
             under_way.n_bytes -= n_held
 
-    async def _told_answers(
+    async def _answers_response(
         self, request: HttpRequest, tenant: ServedModel, what: InferenceAsked, answers: Sequence[Answer]
     ) -> Response:
         in_time = all(answer.status is Status.IN_TIME for answer in answers)
@@ -639,26 +639,26 @@ def _shown(value: bytes) -> str:
     return repr(value[:100].decode("latin-1"))
 
 
-def _told_as(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+def _refused(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"error": message}, status, headers)
 
 
-async def _told(_: HttpRequest, error: Exception) -> Response:
+async def _http_error(_: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, ProtocolError)
-    return _told_as(str(error), error.status, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
+    return _refused(str(error), error.status, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
 
 
-async def _told_by_starlette(request: HttpRequest, error: Exception) -> Response:
+async def _starlette_error(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _told_as(f"{request.method} {request.url.path[:100]}: {error.detail}", error.status_code, error.headers)
+    return _refused(f"{request.method} {request.url.path[:100]}: {error.detail}", error.status_code, error.headers)
 
 
-async def _told_to_nobody(_: HttpRequest, __: Exception) -> Response:
+async def _no_response(_: HttpRequest, __: Exception) -> Response:
     return Response(status_code=400)
 
 
-async def _told_of_a_fault(_: HttpRequest, __: Exception) -> Response:
-    return _told_as("a fault of the front door itself; its log says more", 500)
+async def _fault_response(_: HttpRequest, __: Exception) -> Response:
+    return _refused("a fault of the front door itself; its log says more", 500)
 
 
 def keep_door(setup: DoorSetup, parent: Parent) -> None:

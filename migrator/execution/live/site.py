@@ -88,8 +88,8 @@ class LiveClock(WallClock):
         with suppress(OSError):  # it is full of reasons to wake already, or closed
             os.write(self._waker, b"!")
 
-    def heed(self) -> bool:
-        """Whether the clock was woken since this was last asked."""
+    def was_woken(self) -> bool:
+        """Whether the clock was woken since the last call."""
         try:
             return bool(os.read(self.woken, 4096))
         except BlockingIOError:
@@ -208,7 +208,7 @@ class Site:
         was_woken = False
         while (found := self.answered(asking)) is None:
             self._later += self._fresh(min(1.0, max(0.0, asking.until_s - monotonic())))
-            was_woken |= self._clock is not None and self._clock.heed()
+            was_woken |= self._clock is not None and self._clock.was_woken()
         if was_woken and self._clock is not None:
             self._clock.wake()  # the thread that waits next is to know
         return found
@@ -283,7 +283,7 @@ class Site:
         assert self._clock is not None
         found, self._later = self._later, []
         found += self._fresh(0.0)
-        while not found and (left_s := until_s - self._clock.now_s) > 0 and not self._clock.heed():
+        while not found and (left_s := until_s - self._clock.now_s) > 0 and not self._clock.was_woken():
             found += self._fresh(left_s)
         return found
 

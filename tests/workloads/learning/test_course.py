@@ -17,7 +17,7 @@ from workloads.learning.course import (
     Stepped,
     Told,
     line_of,
-    told_in,
+    message_in,
 )
 
 
@@ -50,7 +50,7 @@ def test_an_option_that_cannot_be_is_refused(wrong: dict[str, object], said: str
     ],
 )
 def test_a_line_comes_back_as_what_was_told(told: Told) -> None:
-    assert told_in(line_of(told)) == told
+    assert message_in(line_of(told)) == told
 
 
 def test_a_line_is_one_line() -> None:
@@ -58,10 +58,10 @@ def test_a_line_is_one_line() -> None:
 
 
 def test_a_loss_that_is_no_number_is_none() -> None:
-    assert told_in(line_of(Progress(1.0, 0.1, math.nan, 1.0, None))) == Progress(1.0, 0.1, None, 1.0, None)
+    assert message_in(line_of(Progress(1.0, 0.1, math.nan, 1.0, None))) == Progress(1.0, 0.1, None, 1.0, None)
 
 
 @pytest.mark.parametrize("line", [b"", b"[]\n", b'{"kind": "won"}\n', b'{"kind": "started"}\n', b"\xff\n", b"{}\n"])
 def test_anything_else_is_refused(line: bytes) -> None:
     with pytest.raises(LearningError, match="a line of JSON of a known kind is needed"):
-        told_in(line)
+        message_in(line)

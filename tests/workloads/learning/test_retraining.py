@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from workloads.errors import LearningError
-from workloads.learning.course import Checkpoint, Failed, Finished, Option, Progress, Started, Told, told_in
+from workloads.learning.course import Checkpoint, Failed, Finished, Option, Progress, Started, Told, message_in
 from workloads.learning.datasets import benchmark
 from workloads.learning.models import Classifier, classifier
 from workloads.learning.retraining import Leaving, RetrainingJob, job_in, retrained
@@ -186,7 +186,7 @@ def lines_until(running: subprocess.Popen[bytes], kind: type[Told]) -> list[Told
     found: list[Told] = []
     assert running.stdout is not None
     for line in running.stdout:
-        found.append(told_in(line))
+        found.append(message_in(line))
         if isinstance(found[-1], kind):
             break
     return found
@@ -267,5 +267,5 @@ class TestProcess:
             "print(os.waitstatus_to_exitcode(os.wait()[1]))"
         )
         said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.splitlines()
-        assert isinstance(told_in(said[-2] + b"\n"), Finished)
+        assert isinstance(message_in(said[-2] + b"\n"), Finished)
         assert said[-1] == b"0"
