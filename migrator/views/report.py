@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.inputs.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
-from migrator.log.live import BECAME, Learned, LiveFacts
+from migrator.log.live import BECAME, LiveFacts, ModelWindow
 from migrator.log.records import Cause, RunStarted, Scale, Tenant
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Replans, Trouble
@@ -190,7 +190,7 @@ def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
-_LEARNED: Sequence[Column[Learned]] = (
+_LEARNED: Sequence[Column[ModelWindow]] = (
     Column("window", "window", form="d", heading="win-\ndow"),
     Column("tenant", "tenant", layout=NAME),
     Column("model age", "age", heading="model age\nin windows"),
