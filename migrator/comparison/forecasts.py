@@ -292,7 +292,7 @@ def evaluate(
     terms: Terms,
     on_trial: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Every method's trials at the same origins; ``on_trial`` is told the method after each.
+    """Every method's trials at the same origins; ``on_trial`` is called with the method after each.
 
     Methods that need more history than there is, or another window, are left out with the reason.
 

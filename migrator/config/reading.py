@@ -113,7 +113,7 @@ def _in_our_words(error: ErrorDetails, key: str) -> str:
 
 
 def _keys_of(error: ErrorDetails) -> str:
-    """The keys of the section that is no mapping, as far as they are few."""
+    """The first keys of the section that should be a mapping, in parentheses; empty if no section is meant."""
     name = error.get("ctx", {}).get("class_name")
     section = next((one for one in Section.__subclasses__() if one.__name__ == name), None)
     if section is None:

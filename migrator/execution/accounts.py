@@ -83,7 +83,7 @@ class QueueAccounts:
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
-        """By server id, when the batch in service ends, as far as known."""
+        """By server id, when the batch in service ends, where that is known."""
         return self._queues.busy_until_s
 
     @property
@@ -128,7 +128,7 @@ class QueueAccounts:
     def serve_by(
         self, kernel: Kernel, state: PoolState, accuracies: Mapping[str, AccuracyTimeline], until_s: float
     ) -> tuple[PoolState, Piece]:
-        """Serve all tenants together by this kernel, up to ``until_s`` or as far as it comes."""
+        """Serve all tenants together by this kernel, up to ``until_s`` or until it stops itself."""
         requests = self._kept.until(until_s)
         state, piece = self._queues.serve_by(kernel, state, requests, accuracies, until_s)
         self._ledger.add(requests, dict(zip(requests, piece.outcomes, strict=True)))
@@ -149,7 +149,7 @@ class QueueAccounts:
         self._ledger.know(self._kept.until(self.now_s), known_s)
 
     def knows(self, until_s: float) -> bool:
-        """Whether all that arrived before is counted, or left out, as far as it is resolved."""
+        """Whether every resolved request that arrived before is counted or left out."""
         return self._ledger.knows(until_s)
 
     def settled(self, through_window: int) -> list[SettledWindow]:

@@ -55,10 +55,10 @@ class Workers(Protocol):
         """Workers of these may be started from now on, too."""
 
     def drain(self, instance_id: str, tenant: str) -> float:
-        """The worker is about to be stopped and takes no further work; when it is done with what it has."""
+        """Give the worker no further work; returns when it will be done with what it has."""
 
     def stop(self, instance_id: str, tenant: str) -> Failed | None:
-        """End the worker; no happening of it follows. The answer is how it failed, if it had by now and unheard."""
+        """Stop the worker. Returns its pending failure, if any; no further happenings of it follow."""
 
     def happenings(self, until_s: float) -> Sequence[Happening]:
         """Wait for the first happenings, until the clock shows ``until_s`` at the latest; all of one moment, in order.
@@ -82,7 +82,7 @@ class Accounts(Protocol):
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
-        """By server id, when the batch in service ends, as far as known."""
+        """By server id, when the batch in service ends, where that is known."""
 
     @property
     def last_answer_s(self) -> float | None:
@@ -125,7 +125,7 @@ class Accounts(Protocol):
     def serve_by(
         self, kernel: Kernel, state: PoolState, accuracies: Mapping[str, AccuracyTimeline], until_s: float
     ) -> tuple[PoolState, Piece]:
-        """Serve all tenants together by this kernel, up to ``until_s`` or as far as it comes."""
+        """Serve all tenants together by this kernel, up to ``until_s`` or until it stops itself."""
 
     def lose(self, tenant: str, server_ids: Iterable[str]) -> None:
         """Count as dropped what the tenant's servers had in service: they died over it."""
@@ -143,7 +143,7 @@ class Accounts(Protocol):
         """Count what waited until it was known up to here what stood."""
 
     def knows(self, until_s: float) -> bool:
-        """Whether all that arrived before is counted, or left out, as far as it is resolved."""
+        """Whether every resolved request that arrived before is counted or left out."""
 
     def settled(self, through_window: int) -> Sequence[SettledWindow]:
         """The windows up to ``through_window`` that have become settled since last asked, in order."""
@@ -215,7 +215,7 @@ class Sharing(Protocol):
     def act(self, now_s: float, note: Note) -> Iterable[Happened]:
         """Take note of what happened and do what is due, requests being served up to ``now_s``.
 
-        What happened is told before the driver is called, so that it is in the log whatever comes of the calls. If the
+        Yields what happened before it calls the driver, so that the log has it even if a call fails. If the
         rest of the window must be planned anew, and that can be now, it ends with asking for that.
 
         Raises:
@@ -225,10 +225,10 @@ class Sharing(Protocol):
     def replan(
         self, seen: Opening, forecast: Callable[[], Forecast], asked: Asked, note: Note
     ) -> Iterable[Replanning | Replanned]:
-        """Begin to plan the rest of the window anew, if that can be now; what comes of it at once.
+        """Begin to plan the rest of the window anew, if that can be now; yields what follows at once.
 
-        ``act`` tells the rest. ``seen`` is what is known by now; ``forecast`` gives what comes after it, up to the
-        window's end.
+        ``act`` yields the rest. ``seen`` is what is known now; ``forecast`` gives the steps after it in the
+        window.
         """
 
     def close(self) -> None:

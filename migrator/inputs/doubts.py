@@ -95,7 +95,7 @@ def _has_room(
     options: Sequence[TrainingOption],
     before_s: float,
 ) -> bool:
-    """Whether a window may hold one of the options, as far as times and numbers of instances show it.
+    """Whether a window may hold one of the options, judged by times and numbers of instances alone.
 
     ``before_s`` pass until it trains.
     """

@@ -37,7 +37,7 @@ def lacks_pools(config: Config, policy: AnyPolicy) -> bool:
 
 
 def as_shared(setting: Setting, policy: AnyPolicy) -> Setting:
-    """The setting with tenants that share as far as the policy has it.
+    """The setting with tenants that share only where the policy has pools.
 
     Raises:
         ConfigError: The config lists pools, and the policy has none; or it has more tenants than the policy's shares.

@@ -25,7 +25,7 @@ class Cut(Exception):  # noqa: N818 (it ends a training, which need not be an er
 
 
 class Steps(Protocol):
-    """Is told of each step that a trainer has made."""
+    """Receives each step that a trainer has made."""
 
     def step(self, loss: float, n_steps: int) -> None:
         """One more of ``n_steps`` is done. Raises :class:`Cut` where it shall be the last."""
