@@ -394,5 +394,5 @@ def _why_it_changes(problem: Problem, held: LayoutChoice, before: LayoutChoice |
             f" for what follows: what was held before would earn {-less:,.2f} requests more "
             f"{until}, but the change to what is held then would take away {-cost:,.2f} more."
         )
-    price = f"changing takes away {cost:,.2f}" if cost > 0 else f"the change then would take away {-cost:,.2f} more"
+    price = f"changing takes away {cost:,.2f}" if cost >= 0 else f"the change then would take away {-cost:,.2f} more"
     return f": what was held before would earn {less:,.2f} requests less {until}; {price}."

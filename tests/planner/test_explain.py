@@ -246,7 +246,8 @@ def test_where_a_pool_s_processes_start_is_an_epoch_that_others_keep_their_dista
     plan = solve(problem)
     assert plan.status is Status.OPTIMAL
     found = explain(problem, plan, 2)
-    assert found.reason == "The plan has no choice here: nothing else fits."
+    less = "what was held before would earn 20.00 requests less until the window ends"
+    assert found.reason == f"The plan changes here: {less}; changing takes away 0.00."
     # No process of b's is there yet.
     assert found.pools[0].together == sum(one.goodput for one in found.tenants) == 5.0
 
