@@ -53,7 +53,7 @@ def _idle(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) -> 
     capacity = _capacity(facts, held)
     for place in problem.gpu.placements(problem.profile_names):
         is_free = _free(facts, held, placed, place)
-        for begin, end in _stretches(is_free, may_change, facts.n_steps):
+        for begin, end in _stretches(is_free, may_change, facts.epoch_steps):
             for holder, members in enumerate(problem.partition):
                 if problem.may_serve(holder, place):
                     gain = 0.0
@@ -74,13 +74,14 @@ def _changes(facts: WindowFacts, epochs: list[int], near: Iterable[int]) -> Iter
     yield from (s for s in near if s >= first and all(abs(s - other) >= facts.epoch_steps for other in own))
 
 
-def _stretches(is_free: Bools, may_change: list[int], n_steps: int) -> Iterator[tuple[int, int]]:
-    """Each stretch of free steps, cut to where it may begin and end."""
+def _stretches(is_free: Bools, may_change: list[int], epoch_steps: int) -> Iterator[tuple[int, int]]:
+    """Each stretch of free steps, cut to where it may begin and end: both may be new epochs, which lie apart."""
+    n_steps = len(is_free)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_free, [False]]).astype(np.int8)))
     for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         begin = next((step for step in may_change if step >= first), n_steps)
         end = n_steps if last == n_steps else max((step for step in may_change if step <= last), default=0)
-        if begin < end:
+        if begin + epoch_steps <= end or begin < end == n_steps:
             yield begin, end
 
 

@@ -114,9 +114,9 @@ def test_no_plan_that_there_may_be_is_asked_for_while_the_next_window_is_planned
     assert not [at_s for at_s in moments_s if any(begun_s - 2 < at_s < begun_s + 6 for begun_s in (54, 114))]
 
 
-@pytest.mark.parametrize("from_s", [55, 59])
-def test_a_window_that_does_not_begin_as_promised_is_planned_as_it_begins(tmp_path: Path, from_s: float) -> None:
-    changes = {"simulation.others": [{"placement": place, "from_s": from_s} for place in ("1g.10gb@6", "2g.20gb@4")]}
+@pytest.mark.parametrize("to_s", [55, 59])
+def test_a_window_that_does_not_begin_as_promised_is_planned_as_it_begins(tmp_path: Path, to_s: float) -> None:
+    changes = {"simulation.others": [{"placement": place, "to_s": to_s} for place in ("1g.10gb@6", "2g.20gb@4")]}
     log = run_with(tmp_path / "run", changes)
     _, second, _ = log.of(WindowStarted)
     assert (second.asked_s, second.plan_from_step) == (None, 6)

@@ -14,6 +14,7 @@ from windows import tenant, window
 from planner.budget import Budget
 from planner.by_hand import inference, plan_of
 from planner.course import courses
+from planner.engines.physical.fullest import _stretches
 from planner.engines.physical.held_sets import HeldSets
 from planner.plan import MigPlan
 from planner.problem import Problem, Reconfiguration
@@ -70,6 +71,16 @@ def test_no_plan_leaves_slices_idle_that_could_serve_at_the_same_objective(seed:
     most = reserve(problem, plan) * (1 + 1e-9)
     better = [o for o in fuller(problem, plan) if reserve(problem, o) > most and is_as_good(problem, o, plan)]
     assert [item.lifetimes for item in better] == []
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "epoch_steps", "found"), [(9, 4, []), (9, 3, [(2, 5)]), (5, 4, [(2, 5)])], ids=["near", "apart", "end"]
+)
+def test_two_new_epochs_lie_apart_but_what_is_held_to_the_end_needs_one(
+    n_steps: int, epoch_steps: int, found: list[tuple[int, int]]
+) -> None:
+    is_free = (np.arange(n_steps) >= 2) & (np.arange(n_steps) < 5)
+    assert [*_stretches(is_free, [0, 2, 5], epoch_steps)] == found
 
 
 def exchanged(problem: Problem, plan: MigPlan) -> Iterator[MigPlan]:
