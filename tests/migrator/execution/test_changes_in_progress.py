@@ -22,6 +22,7 @@ from migrator.inputs.setting import Setting
 from migrator.log import records as recorded
 from migrator.log.changes import changes_in
 from migrator.log.runlog import ReadLog
+from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_seams import logged
 
@@ -56,12 +57,16 @@ def busy(setting: Setting) -> Callable[[float], Backend]:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> ReadLog:
-    """Of a run in which a worker is ready, and a window ends, while a change is in progress."""
+    """Of a run in which a worker is ready, and a window ends, while a change is in progress.
+
+    A layout fixed by window gives a retraining's instance back when it ends; ours would serve from it.
+    """
     changes = {"window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 4}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(applier, "_DriverThread", applier.Inline)  # threads would race
         setting, traffic = assemble(Config.model_validate(changed(SMALL, changes)), "test")
-        return logged(tmp_path_factory.mktemp("run") / "log", setting, traffic, backend=busy(setting))
+        folder = tmp_path_factory.mktemp("run") / "log"
+        return logged(folder, setting, traffic, policy_of("window"), backend=busy(setting))
 
 
 def test_who_is_ready_before_a_change_is_over_starts_in_the_log_before(log: ReadLog) -> None:
