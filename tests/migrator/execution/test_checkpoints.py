@@ -25,6 +25,7 @@ CHECKPOINTS: dict[str, Any] = {
     "retraining.checkpoints": [0.25, 0.5],
     "retraining.curve": "linear",
     "tenants.0.retraining.samples": 8000,
+    "tenants.0.worker_start_s": 5.0,  # no new server is ready while the others pause
 }
 
 
