@@ -35,6 +35,14 @@ class _OpenRequests:
         drawn = (one for one in traffic.requests(from_s, self._drawn_s) if one.tenant not in own)
         self._traffic, self._kept = traffic, own | {one.tenant: one.since(now_s) for one in drawn}
 
+    def first(self, tenant: str) -> int:
+        """Index of the tenant's first request that is kept; nothing is drawn for it."""
+        return self._kept[tenant].first
+
+    def has(self, tenant: str) -> bool:
+        """Whether a request of the tenant is kept."""
+        return len(self._kept[tenant]) > 0
+
     def leave(self, tenant: str) -> None:
         """Forget the requests of a tenant that is gone."""
         del self._kept[tenant]
@@ -167,10 +175,9 @@ class QueueAccounts:
         if again := [name for name in names if name in there and name not in self._tenants]:
             raise MigratorError(f"{again[0]} left, and comes again before its last window is settled")
         self._kept.change(traffic, names, now_s, self._ledger.settled_s)
-        first = self._kept.until(math.inf)
         for tenant in tenants:
             if tenant.name not in there:
-                self._queues.join(tenant.name, tenant.weight, first[tenant.name].first)
+                self._queues.join(tenant.name, tenant.weight, self._kept.first(tenant.name))
                 self._ledger.join(tenant.name, tenant.slo_s, math.floor(now_s / self._window_s))
         self._tenants = names
 
@@ -178,7 +185,7 @@ class QueueAccounts:
         """Forget who has gone, once all windows that they were in are settled."""
         for name, state in self._queues.states.items():
             is_gone = name not in self._tenants and state.head == state.tail and not state.batches
-            if is_gone and not len(self._kept.until(math.inf)[name]):
+            if is_gone and not self._kept.has(name):
                 self._queues.leave(name)
                 self._ledger.leave(name)
                 self._kept.leave(name)

@@ -167,6 +167,35 @@ def test_no_report_reads_a_log_in_which_tenants_came_or_went(tmp_path: Path) -> 
         read_log(tmp_path / "run")
 
 
+def test_a_change_of_the_set_draws_no_requests_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def requests(own: RecordedTraffic, first_s: int, end_s: int) -> tuple[Requests, ...]:
+        asked.append(end_s)
+        return drawn(own, first_s, end_s)
+
+    drawn = RecordedTraffic.requests
+    monkeypatch.setattr(RecordedTraffic, "requests", requests)
+    monkeypatch.setattr(Loop, "_change_tenants", changing := _Counting(Loop._change_tenants, asked))
+    ran(tmp_path / "run", Fixed(), BOTH, {75.0: ALL})
+    assert changing.most_s == [120]  # the window that is under way
+
+
+class _Counting:
+    """The method, and up to which second requests had been drawn when it was done."""
+
+    def __init__(self, method: Any, asked: list[int]) -> None:
+        self._method, self._asked = method, asked
+        self.most_s: list[int] = []
+
+    def __get__(self, loop: Loop, _: type[Loop]) -> Any:
+        def change(window: int) -> None:
+            self._method(loop, window)
+            self.most_s.append(max(self._asked))
+
+        return change
+
+
 def test_who_left_comes_again_only_when_their_last_window_is_settled(tmp_path: Path) -> None:
     with pytest.raises(MigratorError, match="language left, and comes again before its last window is settled"):
         ran(tmp_path / "run", Fixed(), BOTH, {70.0: ("vision",), 80.0: BOTH})
