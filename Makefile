@@ -86,7 +86,7 @@ test-long: $(STAMP)
 
 # The registry's ordinary builds: those of torch and torchvision for the CPU alone do not go together.
 # A variable, as a comma would end the argument of a call.
-WITH_LIVE := -c constraints.txt -e ".[live,triton]"
+WITH_LIVE := -c constraints.txt -e ".[live,avalanche,triton]"
 $(LIVE): $(STAMP)
 	@echo "installing torch, Avalanche and a client of Triton's into $(VENV), once: 6 GB on disk, one to five minutes on a fast line"
 	$(call install,$(BIN)/python,$(WITH_LIVE))

@@ -22,9 +22,10 @@ class Extra:
     purpose: str
 
 
-_LIVE = "avalanche safetensors scipy sklearn starlette torch torchvision uvicorn zmq"
+_LIVE = "safetensors scipy sklearn starlette torch torchvision uvicorn zmq"
 
 EXTRAS: Mapping[str, Extra] = {
+    "avalanche": Extra(("avalanche",), "trainer: avalanche"),
     "forecast": Extra(("lightgbm",), "forecasters that are trained"),
     "live": Extra(tuple(_LIVE.split()), "models that really serve and learn"),
     "neural": Extra(("neuralforecast", "safetensors", "torch"), "networks that forecast"),
@@ -37,14 +38,18 @@ EXTRAS: Mapping[str, Extra] = {
 def lacking(extra: str, modules: Iterable[str] | None = None) -> str | None:
     """What is absent and how to install it, to be put after the name of what needs it; ``None`` where all is there.
 
-    ``modules`` are those that are needed, by default all of the extra's; others are installed under their own names.
+    ``modules`` are those that are needed, by default all of the extra's. Those of another extra are installed with it,
+    others under their own names.
     """
-    brought = EXTRAS[extra].modules
-    absent = sorted(name for name in set(brought if modules is None else modules) if find_spec(name) is None)
+    needed = EXTRAS[extra].modules if modules is None else modules
+    absent = sorted(name for name in set(needed) if find_spec(name) is None)
     if not absent:
         return None
-    others = [name for name in absent if name not in brought]
-    command = " ".join([install(extra) if len(others) < len(absent) else "pip install", *others])
+    bringing = dict.fromkeys([extra, *EXTRAS])
+    of = {name: next((one for one in bringing if name in EXTRAS[one].modules), None) for name in absent}
+    extras = [one for one in bringing if one in of.values()]
+    others = [name for name, one in of.items() if one is None]
+    command = " ".join([install(",".join(extras)) if extras else "pip install", *others])
     *first, last = absent
     return f"needs {', '.join(first)}{' and ' if first else ''}{last}: {command}"
 

@@ -30,12 +30,21 @@ def absent(monkeypatch: pytest.MonkeyPatch):
         (("torch",), "needs torch: LIVE"),
         (("zmq", "torch", "scipy"), "needs scipy, torch and zmq: LIVE"),
         (("torch", "transformers"), "needs torch and transformers: LIVE transformers"),
+        (("avalanche",), "needs avalanche: ALONE"),
+        (("avalanche", "torch"), "needs avalanche and torch: BOTH"),
         (("transformers",), "needs transformers: pip install transformers"),
     ],
 )
 def test_what_is_lacking_is_named_with_what_installs_it(absent, modules: tuple[str, ...], told: str | None) -> None:
     absent(*modules)
-    assert lacking("live", ["uvicorn", *modules]) == (told and told.replace("LIVE", install("live")))
+    assert lacking("live", ["uvicorn", *modules]) == (told and _named(told))
+
+
+def _named(told: str) -> str:
+    extras = {"LIVE": "live", "ALONE": "avalanche", "BOTH": "live,avalanche"}
+    for word, extra in extras.items():
+        told = told.replace(word, install(extra))
+    return told
 
 
 def test_a_network_without_model_and_library_is_refused_naming_both(absent, write_config) -> None:
@@ -84,9 +93,9 @@ def asked_for(name: str, *extras: str, seen: set[tuple[str, ...]] | None = None)
 
 
 @pytest.mark.live
-def test_the_extra_live_is_installed_as_any_pip_would_do_it() -> None:
+def test_the_extras_of_live_tests_are_installed_as_any_pip_would_do_it() -> None:
     lacking = []
-    for who, requirement in asked_for("migrator-mig", "live"):
+    for who, requirement in asked_for("migrator-mig", "live", "avalanche"):
         try:
             version = distribution(requirement.name).version
         except PackageNotFoundError:

@@ -43,11 +43,11 @@ def fit(classifier: Classifier, new: Samples, memory: Samples, option: Option, *
     """
     try:
         import torch  # noqa: PLC0415 (heavy, and of the extra `live`)
-        from avalanche.core import SupervisedPlugin  # noqa: PLC0415 (heavy, and of the extra `live`)
-        from avalanche.training.plugins import EvaluationPlugin  # noqa: PLC0415 (heavy, and of the extra `live`)
-        from avalanche.training.supervised import Naive  # noqa: PLC0415 (heavy, and of the extra `live`)
+        from avalanche.core import SupervisedPlugin  # noqa: PLC0415 (heavy, and of an extra of its own)
+        from avalanche.training.plugins import EvaluationPlugin  # noqa: PLC0415 (as above)
+        from avalanche.training.supervised import Naive  # noqa: PLC0415 (as above)
     except ImportError as error:
-        raise LearningError(f"trainer avalanche needs {error.name}: {install('live')}") from error
+        raise LearningError(f"trainer avalanche needs {error.name}: {install('avalanche')}") from error
 
     class Told(SupervisedPlugin):  # type: ignore[misc] # Avalanche has no types
         """Hands each step to the watcher, and leaves after the last one."""

@@ -108,5 +108,5 @@ def test_the_loss_falls(trainer: str, strategy: str) -> None:
 
 def test_avalanche_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "avalanche.training.supervised", None)
-    with pytest.raises(LearningError, match=r"trainer avalanche needs .*pip install '.*\[live\]'"):
+    with pytest.raises(LearningError, match=r"trainer avalanche needs .*pip install '.*\[avalanche\]'"):
         learned("avalanche", "naive")
