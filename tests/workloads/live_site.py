@@ -20,6 +20,7 @@ from workloads.live.messages import (
     Beat,
     Changed,
     Counts,
+    DrainAll,
     Finish,
     Finished,
     Message,
@@ -87,7 +88,7 @@ class Site:
 
     # --- as the controller
 
-    def order(self, order: Order | Finish | Worth) -> None:
+    def order(self, order: Order | DrainAll | Finish | Worth) -> None:
         self.controller.send(order)
 
     def heard(self, kind: type[Kind], is_it: Callable[[Kind], bool] = lambda _: True) -> Kind:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic
@@ -39,6 +40,9 @@ from workloads.live.messages import (
     Changed,
     Credit,
     Drain,
+    DrainAll,
+    Drained,
+    Draining,
     Finish,
     Finished,
     FromController,
@@ -143,6 +147,8 @@ class _Dispatcher:
         self._strangers: dict[str, float] = {}  # whose heart was heard first, and when
         self._watchers: set[bytes] = set()
         self._finished = False
+        self._draining: Draining | None = None
+        self._is_drained = False  # and has said so
         folder = private_folder(setup.folder)
         self._context = zmq.Context()
         self._workers = router(self._context, folder, WORKERS, MOST_BATCH_BYTES)
@@ -171,6 +177,7 @@ class _Dispatcher:
                 self._tick(now_s, is_behind=now_s > tick_s + self._setup.silence_s / 2)
                 tick_s = now_s + self._setup.tick_s
             self._hand_out(now_s)
+            self._look_whether_drained()
         self._finish()
 
     def close(self) -> None:
@@ -379,12 +386,10 @@ class _Dispatcher:
         match message:
             case Watch():
                 self._watchers.add(identity)
-                self._send(self._workers, identity, Beat())
-                for name, known in self._known.items():
-                    self._send(self._workers, identity, self._changed(name, known))
-                for queue in self._queues.values():
-                    for counts in queue.all_counts():
-                        self._send(self._workers, identity, counts)
+                self._tell_all(identity)
+            case DrainAll():
+                self._watchers.add(identity)
+                self._drain_all(message.retry_after_s)
             case Finish():
                 self._watchers.add(identity)
                 self._finished = True
@@ -400,6 +405,28 @@ class _Dispatcher:
                     self._send(self._workers, identity, NotDone(f"{type(message).__name__} {message.worker}: {why}"))
                 else:
                     self._orders[type(message)](message.worker, worker, message)
+
+    def _tell_all(self, watcher: bytes) -> None:
+        """Tell how things stand."""
+        drains = () if self._draining is None else (self._draining,)
+        workers = (self._changed(name, known) for name, known in self._known.items())
+        counts = (own for queue in self._queues.values() for own in queue.all_counts())
+        for message in chain([Beat()], drains, workers, counts):
+            self._send(self._workers, watcher, message)
+
+    def _drain_all(self, retry_after_s: float) -> None:
+        self._draining, self._is_drained = Draining(retry_after_s), False
+        for queue in self._queues.values():
+            queue.closed = "no further request is taken"
+        self._broadcast(self._draining)
+
+    def _look_whether_drained(self) -> None:
+        if self._draining is None or self._is_drained or any(queue.n_open for queue in self._queues.values()):
+            return
+        self._is_drained = True
+        for queue in self._queues.values():
+            self._broadcast_counts(queue)
+        self._broadcast(Drained())
 
     def _pass_on(self, name: str, _: _Known, order: Order) -> None:
         self._send(self._workers, WORKER + name.encode(), order)

@@ -23,7 +23,7 @@ from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_address
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
@@ -49,6 +49,7 @@ from workloads.live.messages import (
     Answer,
     Beat,
     Changed,
+    Draining,
     Finished,
     Loaded,
     Request,
@@ -75,6 +76,9 @@ LEAST_TOKEN = 16
 
 LIGHT_BYTES = 2**14
 """JSON of a request, or numbers of an answer in JSON, that the door sees to itself; it takes 1 ms at worst."""
+
+RETRY_S = 1
+"""When a client may ask again that found no room: no queue is longer than an SLO, and HTTP has whole seconds alone."""
 
 _HEADER = "Inference-Header-Content-Length"
 _ORIGIN = re.compile(r"null|https?://(\[[0-9a-f:.]+\]|[0-9a-z_-]+(\.[0-9a-z_-]+)*)(:[1-9][0-9]{0,4})?")
@@ -248,10 +252,12 @@ class _Line:
 
     Attributes:
         is_there: Whether the dispatcher has been heard.
+        drains: Whether it takes no further request, and when clients may ask again.
     """
 
     def __init__(self, folder: Path) -> None:
         self.is_there = False
+        self.drains: Draining | None = None
         self._peer = Peer(folder, CLIENTS, b"", TO_CLIENT, waits=False)
         self._watch = Peer(folder, WORKERS, CONTROLLER + b"front door", TO_CONTROLLER)
         self._asking: dict[int, _Asking] = {}
@@ -306,7 +312,7 @@ class _Line:
         """See whether the dispatcher is there. When it goes, what is under way is given up, maybe with last answers."""
         is_connected = self._peer.is_connected
         if is_connected and not self._is_connected:
-            self._end = ""
+            self._end, self.drains = "", None
             self._serving.clear()
             self._watch.send(Watch())
         self._is_connected = is_connected
@@ -322,6 +328,8 @@ class _Line:
             match message:
                 case Beat():
                     self.is_there = True
+                case Draining():
+                    self.drains = message
                 case Changed(state=State.SERVING):
                     self._serving[message.worker] = (message.tenant, message.version)
                 case Changed():
@@ -349,7 +357,7 @@ class _UnderWay:
             ProtocolError: They would be more than the most.
         """
         if self.n_bytes + n_bytes > most_bytes:
-            raise ProtocolError(f"more than {most_bytes} bytes of requests are under way", 429)
+            raise ProtocolError(f"more than {most_bytes} bytes of requests are under way", 429, RETRY_S)
         self.n_bytes += n_bytes
         return n_bytes
 
@@ -426,7 +434,7 @@ class _Door:
                 allow_methods=("GET", "POST"),
                 allow_headers=("Authorization", "Content-Encoding", "Content-Type", _HEADER),
                 allow_private_network=True,
-                expose_headers=(_HEADER,),
+                expose_headers=(_HEADER, "Retry-After"),
             )
         return _Pages(app, self._setup.origins, asks_for_tokens=bool(self._tokens))
 
@@ -476,7 +484,7 @@ class _Door:
         return self._ready_response([self._tenant(request).name])
 
     def _ready_response(self, names: Sequence[str]) -> Response:
-        is_ready = all(self._line.versions(name) for name in names)
+        is_ready = self._line.drains is None and all(self._line.versions(name) for name in names)
         return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
 
     async def _metadata(self, request: HttpRequest) -> Response:
@@ -489,10 +497,10 @@ class _Door:
     async def _infer(self, request: HttpRequest) -> Response:
         tenant = self._tenant(request)
         under_way, n_held = self._under_way[tenant.name], 0
-        self._check_number(tenant)  # before the body comes, too
+        self._check_room(tenant)  # before the body comes, too
         body = await self._body(request, under_way)
         arrival_s = monotonic()
-        self._check_number(tenant)
+        self._check_room(tenant)
         under_way.n_requests += 1
         try:
             n_held += under_way.hold(len(body), self._setup.held_bytes)
@@ -520,10 +528,15 @@ class _Door:
             return Response(raw, media_type="application/json")
         return Response(raw, headers={_HEADER: str(n_json)}, media_type="application/octet-stream")
 
-    def _check_number(self, tenant: ServedModel) -> None:
+    def _check_room(self, tenant: ServedModel) -> None:
         n_requests = self._under_way[tenant.name].n_requests
+        if self._line.drains is not None:
+            raise self._no_more(self._line.drains)
         if n_requests >= self._setup.requests:
-            raise ProtocolError(f"model {tenant.name}: {n_requests} requests are under way already", 429)
+            raise ProtocolError(f"model {tenant.name}: {n_requests} requests are under way already", 429, RETRY_S)
+
+    def _no_more(self, drains: Draining) -> ProtocolError:
+        return ProtocolError("no further request is taken", 503, max(RETRY_S, ceil(drains.retry_after_s)))
 
     async def _body(self, request: HttpRequest, under_way: _UnderWay) -> bytearray:
         """The body, as it comes; none of it where it is told to be too large.
@@ -557,7 +570,7 @@ class _Door:
                 message = (
                     f"more than {setup.held_bytes} bytes of requests still come, and this one has come for longest"
                 )
-                raise ProtocolError(message, 429) from None
+                raise ProtocolError(message, 429, RETRY_S) from None
             needed = f"at least {setup.body_bytes_per_s} bytes a second after the first {setup.idle_s:g} s"
             message = f"a body of {len(body)} bytes in {loop.time() - begin_s:.1f} s; allowed: {needed}"
             raise ProtocolError(f"{message}, and at most {setup.request_s:g} s", 408) from None
@@ -587,7 +600,7 @@ class _Door:
                 return await self._reader.call(call)
         except TimeoutError:
             message = f"large JSON and packed bodies of others took {self._setup.request_s:g} s"
-            raise ProtocolError(message, 503) from None
+            raise ProtocolError(message, 503, RETRY_S) from None
 
     async def _answers(
         self, tenant: ServedModel, samples: Sequence[bytes], arrival_s: float, timeout_s: float | None
@@ -609,7 +622,10 @@ class _Door:
         if lacking:
             place, first = lacking[0]
             which = "" if len(answers) == 1 else f"{len(lacking)} of {len(answers)} samples, the first: {place}: "
-            raise ProtocolError(f"{which}{first.status}: {first.reason}", _STATUSES.get(first.status, 500))
+            status = _STATUSES.get(first.status, 500)
+            if first.status is Status.REFUSED and self._line.drains is not None:
+                raise self._no_more(self._line.drains)
+            raise ProtocolError(f"{which}{first.status}: {first.reason}", status, None if status == 500 else RETRY_S)
         return answers
 
 
@@ -645,7 +661,10 @@ def _refused(message: str, status: int, headers: Mapping[str, str] | None = None
 
 async def _http_error(_: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, ProtocolError)
-    return _refused(str(error), error.status, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    return _refused(str(error), error.status, headers)
 
 
 async def _starlette_error(request: HttpRequest, error: Exception) -> Response:

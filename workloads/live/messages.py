@@ -9,10 +9,10 @@ worker → dispatcher      :class:`Hello`, :class:`Ready`, :class:`Credit`, :cla
                          :class:`Goodbye`; :class:`Heartbeat` by a connection of its own
 dispatcher → worker      :class:`Batch`; the orders :class:`Serve`, :class:`Load`, :class:`Drain`, :class:`Stop`;
                          :class:`Beat`
-controller → dispatcher  :class:`Watch`, :class:`Finish`, :class:`Worth`, and the orders, which are passed on to the
-                         worker
+controller → dispatcher  :class:`Watch`, :class:`DrainAll`, :class:`Finish`, :class:`Worth`, and the orders, which are
+                         passed on to the worker
 dispatcher → controller  :class:`Beat`, :class:`Changed`, :class:`Heartbeat`, :class:`Hung`, :class:`Loaded`,
-                         :class:`Counts`, :class:`Finished`, :class:`NotDone`
+                         :class:`Counts`, :class:`Draining`, :class:`Drained`, :class:`Finished`, :class:`NotDone`
 =======================  ==============================================================================================
 """
 
@@ -62,7 +62,7 @@ class Status(StrEnum):
     DROPPED = "dropped"
     """It could not be answered in time any more."""
     REFUSED = "refused"
-    """There was no room, or there is no such tenant; it was never in the queue."""
+    """There was no room, there is no such tenant, or none is taken any more; it was never in the queue."""
     FAILED = "failed"
     """The model raised, or workers died of it."""
 
@@ -262,6 +262,26 @@ class Watch(Message, frozen=True):
     """The controller wants to hear: first a :class:`Beat`, the workers and counts of now, then whatever changes."""
 
 
+class DrainAll(Message, frozen=True):
+    """No further request is to be taken; those that are there are to be answered as ever.
+
+    Attributes:
+        retry_after_s: After which clients may ask again.
+    """
+
+    retry_after_s: Seconds
+
+
+class Draining(Message, frozen=True):
+    """No further request is taken; who asks may ask again ``retry_after_s`` later."""
+
+    retry_after_s: Seconds
+
+
+class Drained(Message, frozen=True):
+    """The dispatcher drains, and has no request any more."""
+
+
 class Finish(Message, frozen=True):
     """The dispatcher is to stop all workers, drop what waits, and end."""
 
@@ -328,8 +348,8 @@ class NotDone(Message, frozen=True):
 Order = Serve | Load | Drain | Stop
 FromWorker = Hello | Ready | Credit | Answers | Loaded | Goodbye
 ToWorker = Batch | Order | Beat
-FromController = Watch | Finish | Worth | Order
-ToController = Beat | Changed | Heartbeat | Hung | Loaded | Counts | Finished | NotDone
+FromController = Watch | DrainAll | Finish | Worth | Order
+ToController = Beat | Changed | Heartbeat | Hung | Loaded | Counts | Draining | Drained | Finished | NotDone
 
 FROM_CLIENT: Allowed[Request] = Allowed(Request)
 TO_CLIENT: Allowed[Answer] = Allowed(Answer)

@@ -55,11 +55,16 @@ _WINDOW_BITS = {"gzip": 31, "deflate": 15}
 
 
 class ProtocolError(WorkloadError, ValueError):
-    """What a request is answered with in the place of what it asked for; ``status`` is HTTP's."""
+    """What a request is answered with in the place of what it asked for.
 
-    def __init__(self, message: str, status: int = 400) -> None:
+    Attributes:
+        status: HTTP's.
+        retry_after_s: When the client may ask again; ``None``: it is told nothing of that.
+    """
+
+    def __init__(self, message: str, status: int = 400, retry_after_s: int | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.retry_after_s = status, retry_after_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,10 +137,11 @@ class TenantQueue:
     Attributes:
         tenant: Whose requests they are.
         n_repeated: Answers that came when there was one already.
+        closed: Why no further request is taken; empty while they are.
     """
 
     def __init__(self, tenant: str, origin_s: float = 0.0, most_bytes: int = 2**28) -> None:
-        self.tenant, self.n_repeated = tenant, 0
+        self.tenant, self.n_repeated, self.closed = tenant, 0, ""
         self._origin_s, self._most_bytes = origin_s, most_bytes
         self._n_arrived = self._bytes = self._first_second = 0
         self._waiting: list[tuple[float, int, Held]] = []
@@ -196,7 +197,7 @@ class TenantQueue:
         now_s: float,
         expected: bytes | None = None,
     ) -> None:
-        """Take a request in; or refuse it, where the tenant's requests take too much memory already.
+        """Take a request in; or refuse it, where the tenant's requests take too much memory already, or none is taken.
 
         It counts in the second of ``arrival_s``, but not in one before the origin or after now.
         """
@@ -204,8 +205,8 @@ class TenantQueue:
         request = Held(self._n_arrived, client, request_id, deadline_s, second, payload, expected)
         self._n_arrived += 1
         self._count(second).arrived += 1
-        if self._bytes + request.size_bytes > self._most_bytes:
-            self._tell(request, Status.REFUSED, now_s, f"the queue of {self.tenant} is full")
+        if self.closed or self._bytes + request.size_bytes > self._most_bytes:
+            self._tell(request, Status.REFUSED, now_s, self.closed or f"the queue of {self.tenant} is full")
             return
         self._open[request.number] = request
         self._bytes += request.size_bytes

@@ -37,6 +37,9 @@ from workloads.live.messages import (
     Beat,
     Changed,
     Counts,
+    DrainAll,
+    Drained,
+    Draining,
     Finish,
     Finished,
     Heartbeat,
@@ -136,6 +139,7 @@ class Site:
         zygote: The warm process.
         totals: By tenant, the dispatcher's sums of :data:`TOTALS`.
         url: Where the front door is, once it is open.
+        is_drained: Whether it was told to :meth:`drain`, and no request is left.
     """
 
     def __init__(self, folder: Path, imports: Iterable[str] = ()) -> None:
@@ -150,6 +154,7 @@ class Site:
         self._counts: dict[tuple[str, int], Counts] = {}  # of the last seconds, the dispatcher's latest word
         self._kept_s, self._newest_s = math.inf, 0
         self.url: str | None = None
+        self.is_drained = False
         self._later: list[Received] = []
         self._poller = zmq.Poller()
         self._clock: LiveClock | None = None
@@ -310,6 +315,11 @@ class Site:
         replayed: dict[str, Any] = json.loads(said)
         return replayed
 
+    def drain(self, retry_after_s: float) -> None:
+        """Take no further request, and tell who asks to come again so much later; those that wait are answered."""
+        assert self._peer is not None
+        self._peer.send(DrainAll(retry_after_s))
+
     def drop_rest(self) -> None:
         """What is not answered by now is dropped."""
         assert self._peer is not None
@@ -396,6 +406,10 @@ class Site:
             match message:
                 case Counts():
                     self._add(message)
+                case Draining():
+                    pass  # as told to
+                case Drained():
+                    self.is_drained = True
                 case Finished():
                     self._has_finished = True
                 case Changed() | Hung() | Loaded() | NotDone() | Heartbeat():

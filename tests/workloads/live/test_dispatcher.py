@@ -35,6 +35,9 @@ from workloads.live.messages import (
     Counts,
     Credit,
     Drain,
+    DrainAll,
+    Drained,
+    Draining,
     Heartbeat,
     Hello,
     Hung,
@@ -47,6 +50,7 @@ from workloads.live.messages import (
     Status,
     Stop,
     ToWorker,
+    Watch,
     Worth,
 )
 from workloads.live.process import command
@@ -136,6 +140,30 @@ def test_what_nobody_answers_is_dropped_at_its_deadline(site: Site) -> None:
     site.dispatcher()
     site.ask(b"x", slo_s=0.05)
     assert statuses(site) == {Status.DROPPED: 1}
+
+
+def test_a_dispatcher_that_drains_answers_what_waits_takes_nothing_more_and_says_when_it_is_empty(site: Site) -> None:
+    site.dispatcher()
+    site.ask(b"waits")
+    site.heard(Counts, lambda counts: counts.waiting == 1)
+    site.order(DrainAll(9.0))
+    assert site.heard(Draining).retry_after_s == 9.0
+    site.ask(b"too late")
+    site.heard(Counts, lambda counts: counts.refused == 1)
+    assert not [one for one in site.told if isinstance(one, Drained)]
+    site.worker("a")
+    site.heard(Drained)
+    assert [one.status for one in site.answers()] == [Status.IN_TIME, Status.REFUSED]
+    assert site.answers()[1].reason == "no further request is taken"
+
+
+def test_whoever_watches_late_hears_that_the_dispatcher_drains(site: Site) -> None:
+    site.dispatcher()
+    site.order(DrainAll(9.0))
+    site.heard(Drained)
+    site.told.clear()
+    site.controller.send(Watch())
+    site.heard(Draining)
 
 
 def test_draining_loses_nothing(site: Site) -> None:

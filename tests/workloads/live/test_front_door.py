@@ -43,7 +43,7 @@ from workloads.live.front_door import (
     is_origin,
     tokens_of,
 )
-from workloads.live.messages import Counts, Drain, Load, Loaded
+from workloads.live.messages import Counts, Drain, DrainAll, Drained, Draining, Load, Loaded
 from workloads.live.open_inference import Tensor
 
 PATCH, SAME = Tensor("patch", "UINT8", (2, 2)), Tensor("same", "UINT8", (2, 2))
@@ -330,6 +330,7 @@ def test_requests_that_cannot_be_in_time_are_refused(site: Site) -> None:
     client, _ = door(site)
     told = client.infer(HOPELESS)
     assert (told.status, told.error) == (503, "dropped: it could not be answered in time")
+    assert told.headers["retry-after"] == "1"
 
 
 def test_a_model_that_raises_is_told_and_the_service_goes_on(site: Site) -> None:
@@ -361,6 +362,7 @@ def test_a_full_queue_is_told(site: Site) -> None:
     client, _ = door(site)
     told = client.infer(one(1, 2, 3, 4))
     assert (told.status, told.error) == (429, "refused: the queue of vision is full")
+    assert told.headers["retry-after"] == "1"
 
 
 def test_one_tenants_many_requests_leave_room_for_others(site: Site) -> None:
@@ -372,6 +374,7 @@ def test_one_tenants_many_requests_leave_room_for_others(site: Site) -> None:
         site.heard(Counts, lambda counts: (counts.tenant, counts.waiting) == ("vision", 1))
         answer = client.infer(HOPELESS)
         assert (answer.status, answer.error) == (429, "model vision: 1 requests are under way already")
+        assert answer.headers["retry-after"] == "1"
         assert client.infer(one(1, 2, 3, 4), model="text").status == 200
         site.worker("a")
         assert asking.result(PATIENCE_S).status == 200
@@ -469,7 +472,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def test_a_listed_page_may_ask_and_read_the_answer(public: Client, origin: str) -> None:
     told = public.infer(one(1, 2, 3, 4), Origin=origin, Sec_Fetch_Site="cross-site")
     assert (told.status, told.headers["access-control-allow-origin"]) == (200, origin)
-    assert (told.headers["access-control-expose-headers"], told.headers["vary"]) == (HEADER, "Origin")
+    assert (told.headers["access-control-expose-headers"], told.headers["vary"]) == (f"{HEADER}, Retry-After", "Origin")
     wrong = public.infer(one(1), Origin=origin)
     assert (wrong.status, wrong.headers["access-control-allow-origin"]) == (400, origin)
 
@@ -906,6 +909,25 @@ def test_when_the_run_has_ended_it_says_so(site: Site) -> None:
     assert (answer.status, answer.error in ENDS) == (503, True)
     process.terminate()
     assert (process.wait(PATIENCE_S), process.communicate()[1]) == (0, "")
+
+
+def test_while_the_service_drains_what_waits_is_answered_and_the_rest_is_to_come_again(site: Site) -> None:
+    site.dispatcher()
+    client, _ = door(site)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(client.infer, one(1, 2, 3, 4))
+        site.heard(Counts, lambda counts: counts.waiting == 1)
+        site.order(DrainAll(7.5))
+        site.heard(Draining)
+        until_s = monotonic() + PATIENCE_S
+        while (answer := client.infer(HOPELESS)).error != "no further request is taken":
+            assert monotonic() < until_s
+        assert (answer.status, answer.headers["retry-after"]) == (503, "8")
+        site.worker("a")
+        assert asking.result(PATIENCE_S).status == 200
+    site.heard(Drained)
+    assert client.ask("GET", "/v2/health/ready").status == 503
+    assert client.ask("GET", "/v2/health/live").status == 200
 
 
 def test_what_is_under_way_at_its_end_is_answered(site: Site) -> None:
