@@ -140,6 +140,15 @@ class Fleet:
             and all(len(own.intersection(members)) <= most for own, _, most in self.limits)
         )
 
+    def allows(self, sets: Sequence[Members], gpus: Iterable[int]) -> bool:
+        """Whether the tenants of these GPUs may be there as tenants of all GPUs are; no tenant is on two."""
+        return all(self.may_hold(g, sets[g]) and self._may_be_on_node(sets, int(self.nodes[g])) for g in gpus)
+
+    def _may_be_on_node(self, sets: Sequence[Members], node: int) -> bool:
+        limits = [(own, most) for own, per_node, most in self.limits if per_node]
+        there = [i for g, at in enumerate(self.nodes.tolist()) if limits and at == node for i in sets[g]]
+        return all(len(own.intersection(there)) <= most for own, most in limits)
+
     def breaches(self, sets: Sequence[Members]) -> Iterator[str]:
         """What is wrong with the tenants of each GPU, in words; nothing where every rule is kept."""
         for g, (gpu, members) in enumerate(zip(self.gpus, sets, strict=True)):
@@ -190,11 +199,12 @@ class FleetBound:
 
     Attributes:
         value: Σ_g (dearest layout at its class's prices) + Σ_i max(0, the most that i earns net of them).
-        prices: By class what a memory slice and a compute slice cost in each step: any are valid.
+        prices: By class, then by stretch of the window, what a memory and a compute slice cost in each step; any are
+            valid.
     """
 
     value: float
-    prices: tuple[tuple[float, float], ...]
+    prices: tuple[tuple[tuple[float, float], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,14 +53,15 @@ def test_breaches_of_rules_are_told(sets: list[tuple[int, ...]], said: list[str]
         apart=(Apart(frozenset({"t0", "t3"})),),
     )
     assert list(found.breaches(sets)) == said
-    assert all(found.may_hold(g, own) for g, own in enumerate(sets)) == (not said or "assigned" in said[0])
+    assert found.allows(sets, range(2)) == (not said or "assigned" in said[0])
 
 
 def test_tenants_are_kept_apart_by_node() -> None:
     found = replace(fleet(4), apart=(Apart(frozenset({"t0", "t1", "t2"}), per_node=True),))
-    assert list(found.breaches([(0,), (1,), (2,), ()])) == [
-        "tenants t0, t1 are on one node, n0; at most 1 of them may be"
-    ]
+    sets = [(0,), (1,), (2,), ()]
+    assert not found.allows(sets, [1])
+    assert found.allows(sets, [2, 3])
+    assert list(found.breaches(sets)) == ["tenants t0, t1 are on one node, n0; at most 1 of them may be"]
 
 
 def test_gpus_are_alike_where_nothing_tells_them_apart() -> None:
