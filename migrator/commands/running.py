@@ -93,9 +93,11 @@ def require_live(config: Config, origin: str) -> None:
     Raises:
         MigratorError: Says what to install.
     """
-    needed = {"safetensors", "scipy", "torch", "zmq"}
+    needed = {"zmq"}
     for entry in config.tenants:
-        needed |= {name.partition(".")[0] for name in libraries(entry.model)}
+        made_of = {name.partition(".")[0] for name in libraries(entry.model)}  # of a model of the catalogue
+        needed |= made_of | ({"safetensors"} if made_of and entry.weights is not None else set())
+        needed |= set() if entry.learning is None else {"safetensors", "scipy", "torch"}
         needed |= {"avalanche"} if entry.learning is not None and entry.learning.trainer == "avalanche" else set()
     needed |= set() if config.front_door is None else {"starlette", "uvicorn"}
     if config.is_live and (lacks := lacking("live", needed)):

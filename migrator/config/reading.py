@@ -135,13 +135,16 @@ def _with_paths(config: Config, changed: Callable[[str], str]) -> Config:
     """The config with every file and folder that it names changed; shipped traces are no files."""
 
     def of_tenant(tenant: TenantConfig) -> TenantConfig:
-        trace, learning = tenant.arrivals.trace, tenant.learning
+        arrivals, learning = tenant.arrivals, tenant.learning
         update: dict[str, Section] = {}
-        if trace is not None and trace not in SHIPPED_TRACES:
-            update["arrivals"] = tenant.arrivals.model_copy(update={"trace": changed(trace)})
+        if arrivals.trace is not None and arrivals.trace not in SHIPPED_TRACES:
+            update["arrivals"] = arrivals.model_copy(update={"trace": changed(arrivals.trace)})
+        if arrivals.history is not None:
+            update["arrivals"] = arrivals.model_copy(update={"history": changed(arrivals.history)})
         if learning is not None and learning.folder is not None:
             update["learning"] = learning.model_copy(update={"folder": changed(learning.folder)})
-        return tenant.model_copy(update=update)
+        weights = None if tenant.weights is None else changed(tenant.weights)
+        return tenant.model_copy(update={**update, "weights": weights})
 
     update: dict[str, object] = {"tenants": [of_tenant(tenant) for tenant in config.tenants]}
     if config.profiles is not None:

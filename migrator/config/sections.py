@@ -9,7 +9,7 @@ import fractions
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -182,7 +182,10 @@ _IF_GIVEN = Field(exclude_if=lambda value: value is None)
 
 
 class ArrivalsConfig(Section):
-    """Where a tenant's requests come from: a trace, or Poisson arrivals at ``rate_rps``."""
+    """Where a tenant's requests come from: a trace, Poisson arrivals at ``rate_rps``, or clients (``live``).
+
+    The past of live arrivals, before any came, is the trace file ``history``, or ``expect_rps`` all along.
+    """
 
     trace: Text | None = None
     format: Literal["counts", "timestamp-counts", "rates", "plain-counts", "azure", "timestamps"] | None = None
@@ -192,15 +195,22 @@ class ArrivalsConfig(Section):
     unit: Annotated[Literal["s", "ms", "us", "ns"] | None, _IF_GIVEN] = None
     time_column: Annotated[Text | None, _IF_GIVEN] = None
     rate_rps: Positive | None = None
+    live: Annotated[bool, Field(exclude_if=lambda live: not live)] = False
+    history: Annotated[Text | None, _IF_GIVEN] = None
+    expect_rps: Annotated[Positive | None, _IF_GIVEN] = None
     offset_s: Annotated[int, Field(ge=0, le=MAX_RUN_S)] | None = None
     loop: bool = False
     scale: ScaleConfig = ScaleConfig()
 
     @model_validator(mode="after")
     def _one_source(self) -> ArrivalsConfig:
+        of_files = [key for key in ("format", "sort", "gaps", "column", "unit", "time_column") if getattr(self, key)]
+        if self.live:
+            return self._from_clients(of_files)
         if (self.trace is None) == (self.rate_rps is None):
             raise ValueError("give either 'trace' (a name or a file) or 'rate_rps' (Poisson arrivals)")
-        of_files = [key for key in ("format", "sort", "gaps", "column", "unit", "time_column") if getattr(self, key)]
+        if of_live := [key for key in ("history", "expect_rps") if getattr(self, key) is not None]:
+            raise ValueError(f"{of_live[0]} is of live arrivals; live: true is needed, or leave it out")
         if of_files and self.trace in SHIPPED_TRACES:
             raise ValueError(f"{of_files[0]} is of trace files; {self.trace} is shipped, and its form is known")
         if self.rate_rps is not None:
@@ -208,6 +218,15 @@ class ArrivalsConfig(Section):
                 raise ValueError(f"{of_files[0]} is of trace files, and 'rate_rps' reads none")
             if self.scale.method not in (None, "poisson"):
                 raise ValueError(f"scale.method is {self.scale.method}; 'rate_rps' is drawn, so that it is poisson")
+        return self
+
+    def _from_clients(self, of_files: Sequence[str]) -> ArrivalsConfig:
+        fields = type(self).model_fields
+        of_traces = ("trace", "rate_rps", "offset_s", "loop", "scale")
+        if given := [key for key in of_traces if getattr(self, key) != fields[key].default]:
+            raise ValueError(f"{given[0]} is of traces, and live arrivals come from clients; leave it out")
+        if of_files and self.history is None:
+            raise ValueError(f"{of_files[0]} is of trace files, and there is no history")
         return self
 
 
@@ -349,8 +368,30 @@ class FloorConfig(Section):
         return data
 
 
+_INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+DTYPES = ("bool", *_INTEGERS, "float16", "float32", "float64")
+"""As numpy calls what :data:`workloads.live.open_inference.DATATYPES` has, held equal by a test."""
+
+
+def _known_dtype(name: str) -> str:
+    if name not in DTYPES:
+        raise ValueError(f"one of {', '.join(DTYPES)} is needed")
+    return name
+
+
+class InputConfig(Section):
+    """What one request carries to a model that learns no benchmark: numbers of a type, in a shape."""
+
+    dtype: Annotated[str, AfterValidator(_known_dtype)]
+    shape: Annotated[list[Annotated[int, Field(ge=1, le=2**24)]], Field(max_length=8)]
+
+
 class TenantConfig(Section):
-    """One model with its traffic; one that is to be ``alone`` shares no instance."""
+    """One model with its traffic; one that is to be ``alone`` shares no instance.
+
+    ``weights`` is the file of its first ones. ``input`` and ``classes`` are those of a model that serves and does not
+    learn. With ``model_options`` it is made, beside shape, classes and type of its inputs, before which they go.
+    """
 
     name: Name
     model: Text
@@ -369,6 +410,26 @@ class TenantConfig(Section):
     min_slo_attainment: FloorConfig | None = None
     learning: LearningConfig | None = None
     alone: bool = False
+    weights: Annotated[Text | None, _IF_GIVEN] = None
+    input: Annotated[InputConfig | None, _IF_GIVEN] = None
+    classes: Annotated[Annotated[int, Field(ge=1, le=2**16)] | None, _IF_GIVEN] = None
+    model_options: Annotated[dict[str, Any], Field(exclude_if=lambda options: not options)] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_share_is_enough(cls, data: object) -> object:
+        """A model that learns nothing has one accuracy."""
+        share = data.get("accuracy") if isinstance(data, Mapping) else None
+        if not isinstance(data, Mapping) or isinstance(share, bool) or not isinstance(share, (int, float)):
+            return data
+        learns = data.get("retraining") is not None or data.get("learning") is not None
+        return data if learns or share > 1 else {**data, "accuracy": {"before": share, "after": share}}
+
+    @property
+    def served_keys(self) -> list[str]:
+        """What it has of the keys that only a model that is really served needs."""
+        keys = ("weights", "input", "classes", "model_options")
+        return [key for key in keys if getattr(self, key) not in (None, {})]
 
     @property
     def accuracies(self) -> list[AccuracyConfig]:
@@ -582,9 +643,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _parts_go_together(self) -> Config:
-        for objections in (self._of_tenants(), self._of_pools(), self._of_gpu(), self._of_steps(), self._of_planning()):
-            for objection in objections:
-                raise ValueError(objection)
+        of_gpu = self._of_gpu(), self._of_steps(), self._of_planning()
+        for objection in chain(self._of_tenants(), self._of_arrivals(), self._of_models(), self._of_pools(), *of_gpu):
+            raise ValueError(objection)
         return self
 
     def _of_tenants(self) -> Iterator[str]:
@@ -593,14 +654,43 @@ class Config(Section):
         for name in self.front_door.tokens if self.front_door is not None else ():
             if name not in names:
                 yield f"front_door.tokens.{name}: there is no such tenant; there is: {', '.join(names)}"
-        without = [tenant.name for tenant in self.tenants if tenant.learning is None]
-        if 0 < len(without) < len(self.tenants):
-            yield f"tenants.{without[0]}: has no 'learning', and others have; all are real, or none is"
         if self.is_live and self.retraining.checkpoints:
             yield (
                 "retraining.checkpoints: plans of real workers do not know them; none, or gpu.backend sim, is "
                 "needed (learning.checkpoints says when weights are kept)"
             )
+
+    def _of_arrivals(self) -> Iterator[str]:
+        """Why requests cannot come from clients."""
+        if not self.has_live_arrivals:
+            return
+        for tenant in self.tenants:
+            if not tenant.arrivals.live:
+                yield f"tenants.{tenant.name}.arrivals: are a trace's, and others are live; all are, or none is"
+        if self.gpu.backend == "sim":
+            yield "gpu.backend is sim; live arrivals need workers that are real: cpu, nvml, smi or mps"
+        if self.front_door is None:
+            yield "front_door: it is missing, and live arrivals come through it; front_door: {} is enough"
+        if self.load is not None:
+            yield "load: is of traces, and live arrivals come as they come; leave it out"
+
+    def _of_models(self) -> Iterator[str]:
+        """Why a model cannot be served so, or is not served at all."""
+        for tenant in self.tenants:
+            where = f"tenants.{tenant.name}"
+            given = [key for key in ("input", "classes") if getattr(tenant, key) is not None]
+            if tenant.learning is not None and given:
+                yield f"{where}.{given[0]}: is that of learning.benchmark; leave it out"
+            if self.gpu.backend != "sim" and not self.is_live and (keys := tenant.served_keys):
+                yield f"{where}.{keys[0]}: no model is served here; arrivals {{live: true}}, or learning, is needed"
+            if not self.is_live or tenant.learning is not None:
+                continue
+            if not self.has_live_arrivals:
+                yield f"{where}: has no 'learning', whose samples are sent where a trace is played, and others have"
+            if lacks := [key for key in ("input", "classes") if key not in given]:
+                yield f"{where}.{lacks[0]}: it is missing, and needed of a model that serves and does not learn"
+            if tenant.retraining is not None:
+                yield f"{where}.retraining: the model has no 'learning', so that nothing retrains it; leave it out"
 
     def _of_pools(self) -> Iterator[str]:
         """Why tenants cannot share as the config lists it, or not on such a GPU."""
@@ -660,9 +750,15 @@ class Config(Section):
             )
 
     @property
+    def has_live_arrivals(self) -> bool:
+        """Whether requests come from clients alone."""
+        return any(tenant.arrivals.live for tenant in self.tenants)
+
+    @property
     def is_live(self) -> bool:
         """Whether requests and workers are real."""
-        return self.gpu.backend != "sim" and self.tenants[0].learning is not None
+        is_real = self.has_live_arrivals or any(tenant.learning is not None for tenant in self.tenants)
+        return self.gpu.backend != "sim" and is_real
 
     @property
     def n_steps(self) -> int:

@@ -64,6 +64,10 @@ def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[
         ConfigSloError: No profile meets a tenant's SLO.
         ConfigError: A tenant's trace, profile or scale does not work out; names the tenant.
     """
+    for entry in config.tenants:
+        if entry.arrivals.live:
+            what = "nothing arrives before clients come; a trace or rate_rps is needed here"
+            raise ConfigError(f"{origin}: tenants.{entry.name}.arrivals.live: {what}")
     setting, parts = untraced(config, origin, gpu), []
     for entry in setting.config.tenants:
         with _naming(f"{origin}: tenants.{entry.name}"):

@@ -85,6 +85,9 @@ def _of_tenant(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iterato
     by_rule = {name: s for name, s in tenant.retraining_time_s.items() if name not in tenant.measured_retraining}
     if by_rule:
         yield Assumed(tenant.name, "retraining time", by_rule, "s", RULE)
+    if setting.config.is_live and entry.learning is None:
+        source = "the config; the model only serves, so that nothing measures it"
+        yield Assumed(tenant.name, "accuracy", tenant.accuracy[0].before, "", source)
     n_given = len(tenant.accuracy)
     if isinstance(entry.accuracy, list) and n_given < setting.config.windows:
         last = tenant.accuracy[-1]

@@ -107,7 +107,13 @@ CONFIGS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "an instance that cannot stand there": ({"simulation.others": [{"placement": "1g.10gb@9"}]}, "allowed: 0, 1, 2"),
     "an unknown drift": ({"retraining": {"drift": "linear"}}, "'compound' or 'as_given' is needed"),
     "checkpoints in percent": ({"retraining": {"checkpoints": [50]}}, "checkpoints.0: less than 1 is needed"),
-    "half of the tenants learn": ({f"{FIRST}.learning": {"benchmark": "digits"}}, "all are real, or none is"),
+    "an input beside a benchmark": (
+        {f"{FIRST}.learning": {"benchmark": "digits"}, f"{FIRST}.classes": 10},
+        "classes: is that of learning.benchmark; leave it out",
+    ),
+    "an input of another library": ({f"{FIRST}.input": {"dtype": "FP32", "shape": [4]}}, "one of bool, uint8"),
+    "an input without a shape": ({f"{FIRST}.input": {"dtype": "uint8"}}, "shape: it is missing, and needed"),
+    "no classes": ({f"{FIRST}.classes": 0}, "classes: at least 1 is needed"),
     "a port that is none": ({"front_door": {"port": 80000}}, "port: at most 65,535 is needed"),
     "tokens of nobody": ({"front_door": {"tokens": {"nobody": "t"}}}, "there is no such tenant; there is: vision"),
 }

@@ -26,6 +26,13 @@ class Echo:
         self._prefix = text
 
 
+class Label(Echo):
+    """Answers each input with the label 7."""
+
+    def answer(self, inputs: Sequence[bytes]) -> Sequence[bytes]:
+        return [b"\x07\x00" for _ in inputs]
+
+
 class Busy(Echo):
     """Answers after a set time of computing."""
 

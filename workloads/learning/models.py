@@ -362,11 +362,10 @@ def _tensors_in(path: Path) -> dict[str, Tensor]:
 
 
 def _check_fit(path: Path, found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    for name in own.keys() - found.keys():
-        raise WeightsError(f"{path}: tensor {name} is missing")
-    for name in found.keys() - own.keys():
-        raise WeightsError(f"{path}: the model has no tensor {name}")
+    """The first tensor that does not fit, in the model's order, is named."""
     for name, tensor in own.items():
+        if name not in found:
+            raise WeightsError(f"{path}: tensor {name} is missing")
         got = found[name]
         if got.shape != tensor.shape:
             raise WeightsError(f"{path}: tensor {name} has shape {list(got.shape)}; {list(tensor.shape)} is needed")
@@ -374,6 +373,8 @@ def _check_fit(path: Path, found: Mapping[str, Tensor], own: Mapping[str, Tensor
             raise WeightsError(f"{path}: tensor {name} is {got.dtype}; {tensor.dtype} is needed")
         if not bool(got.isfinite().all()):
             raise WeightsError(f"{path}: tensor {name} holds values that are no finite numbers")
+    if more := sorted(found.keys() - own.keys()):
+        raise WeightsError(f"{path}: the model has no tensor {more[0]}")
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -6,7 +6,6 @@ experience is what the model has learned before a run; window ``w`` of the run a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -21,10 +20,11 @@ from workloads.errors import LearningError, WorkloadError
 from workloads.learning.course import Finished, Option, Started, Told
 from workloads.learning.curve import Correction, Point, estimates, fitted
 from workloads.learning.datasets import benchmark
-from workloads.learning.experiences import Benchmark, Replay, Samples, encoded, held_out
+from workloads.learning.experiences import LABEL_BYTES, Benchmark, Replay, Samples, encoded, held_out
 from workloads.learning.models import Classifier
 from workloads.learning.retraining import RetrainingJob, fit_of, job_in, learner, retrained
 from workloads.learning.watch import Cut
+from workloads.live.model import answers_of, loaded, take_weights
 
 SHARES = (0.1, 0.25)
 """Of the training set: how much the subsets hold."""
@@ -132,12 +132,11 @@ class Prepared(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     Attributes:
         weights: The file of the weights that are served at first.
         began_with: What the weights were before they learned that: ``pretrained``, ``random``, a file, or ``random``
-            with the reason why pretrained ones cannot be had.
+            with the reason why pretrained ones cannot be had. The file itself, where they are the operator's.
         accuracy: Theirs, on the test set of the first experience.
         n_samples: By experience, how many there are to train on.
-        input_bytes: Of one request.
-        dtype: Of its numbers.
-        shape: Of one input.
+        dtype: Of the numbers of a request.
+        shape: Of its input.
         n_classes: Labels that there are.
     """
 
@@ -145,10 +144,19 @@ class Prepared(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     began_with: str
     accuracy: float
     n_samples: tuple[int, ...]
-    input_bytes: int
     dtype: str
     shape: tuple[int, ...]
     n_classes: int
+
+
+class Tried(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A model that only serves was made, has its weights, and has answered.
+
+    Attributes:
+        weights: What they are, as in :attr:`Prepared.began_with`; empty where the model does not say.
+    """
+
+    weights: str
 
 
 class Refused(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -173,7 +181,7 @@ class Measured(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     took_s: float
 
 
-Found = Prepared | Measured | Refused
+Found = Prepared | Measured | Tried | Refused
 _FOUND: json.Decoder[Found] = json.Decoder(Found)
 
 
@@ -195,40 +203,78 @@ def number_in(data: Benchmark, window: int) -> int:
     return data.number_in(window + 1)
 
 
-def prepare(_: object, *, job: str, requests: str, n_by_window: list[int], out: str) -> int:
-    """Train the weights that are served at first, and write which requests are asked.
+def prepare(_: object, *, job: str, requests: str | None, n_by_window: list[int], out: str) -> int:
+    """Train the weights that are served at first, unless the job has some, and write which requests are asked.
 
     Args:
         job: A :class:`~workloads.learning.retraining.RetrainingJob` of experience 0.
         requests: The file to write: ``payloads (n, bytes)``, ``expected (n, 2)``, both of uint8, and ``samples (N,)``:
-            which of them each request of the run asks.
+            which of them each request of the run asks. Empty: none, as others ask.
         n_by_window: How many requests arrive in each window.
         out: The file to write a :class:`Prepared` to; or :class:`Refused` with one line, where there is no such
             benchmark or model, its data cannot be had, or it cannot be trained.
     """
     found: Found
     try:
-        found = _prepared(job_in(job), Path(requests), n_by_window)
+        found = _prepared(job_in(job), None if requests is None else Path(requests), n_by_window)
     except WorkloadError as error:
         found = Refused(str(error))
     _write(Path(out), found)
     return 0
 
 
-def _prepared(asked: RetrainingJob, requests: Path, n_by_window: list[int]) -> Prepared:
+def _prepared(asked: RetrainingJob, requests: Path | None, n_by_window: list[int]) -> Prepared:
     data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
-    _write_requests(requests, data, asked.seed, n_by_window)
+    if requests is not None:
+        _write_requests(requests, data, asked.seed, n_by_window)
+    file, began_with, accuracy = _as_given(asked, data) if asked.weights else _as_trained(asked)
+    n_samples = tuple(len(experience.train) for experience in data.experiences)
+    return Prepared(file, began_with, accuracy, n_samples, data.dtype.name, tuple(data.shape), data.n_classes)
+
+
+def _as_given(asked: RetrainingJob, data: Benchmark) -> tuple[str, str, float]:
+    """The operator's weights: their file, what they are, and their accuracy on the first experience."""
+    model, test = learner(asked, data), data.test(0)
+    return str(asked.weights), model.weights, model.accuracy(test.inputs, test.labels)
+
+
+def _as_trained(asked: RetrainingJob) -> tuple[str, str, float]:
+    """The same of weights that are trained now."""
     option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
     course: list[Told] = []
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     told = retrained(replace(asked, option=replace(option, checkpoints=())), course.append)
     if not isinstance(told, Finished):
         raise LearningError(f"the first weights cannot be trained: {told.reason}")
-    began_with = next(one.weights for one in course if isinstance(one, Started))
-    n_samples = tuple(len(experience.train) for experience in data.experiences)
-    shape = tuple(data.shape)
-    n_bytes = math.prod(shape) * data.dtype.itemsize
-    return Prepared(told.file, began_with, told.accuracy, n_samples, n_bytes, data.dtype.name, shape, data.n_classes)
+    return told.file, next(one.weights for one in course if isinstance(one, Started)), told.accuracy
+
+
+def try_out(
+    _: object, *, model: str, options: Mapping[str, Any], weights: str | None, input_bytes: int, out: str
+) -> int:
+    """Make a model that only serves, as its workers will, and have it answer one input of zeros.
+
+    Args:
+        model: Its name, or ``module:callable``.
+        options: What it is made with.
+        weights: The file of its weights; ``None``: those that it is made with.
+        input_bytes: Of one input.
+        out: The file to write a :class:`Tried` to; or :class:`Refused` with one line, where there is no such model, the
+            weights do not fit, or it does not answer with a label.
+    """
+    found: Found
+    try:
+        made = loaded(model, options)
+        if weights is not None and (reason := take_weights(made, Path(weights))):
+            raise LearningError(reason)
+        (answer,) = answers_of(made, [bytes(input_bytes)])
+        if len(answer) != LABEL_BYTES:
+            raise LearningError(f"model {model!r}: it answers with {len(answer)} bytes; a label has {LABEL_BYTES}")
+        found = Tried(made.weights if isinstance(made, Classifier) else "")
+    except WorkloadError as error:
+        found = Refused(str(error))
+    _write(Path(out), found)
+    return 0
 
 
 def estimate(

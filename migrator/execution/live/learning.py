@@ -5,6 +5,7 @@ All of it is measured, by profilers beside the instances. Where nothing could be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ from migrator.inputs.estimates import Estimate
 from migrator.terminal.console import warn
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction
-from workloads.learning.profiler import Found, Measured, Prepared, Refused
+from workloads.learning.profiler import Found, Measured, Prepared, Refused, Tried
 from workloads.learning.retraining import RetrainingJob
 from workloads.live.generator import Stream
 from workloads.serving.requests import Requests
@@ -56,11 +57,30 @@ class Aside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The weights that a tenant's workers are to answer with."""
+    """The weights that a tenant's workers are to answer with; without a ``file`` those that the model is made with."""
 
-    file: Path
+    file: Path | None
     version: str
     accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What a tenant's model is asked: inputs of this type and shape, each of one of so many classes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    n_classes: int
+
+    @property
+    def input_bytes(self) -> int:
+        """Of one request."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def options(self, entry: TenantConfig) -> dict[str, Any]:
+        """What the tenant's model is made with."""
+        asked = {"shape": list(self.shape), "n_classes": self.n_classes, "dtype": self.dtype}
+        return {**asked, **_own_options(entry)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +94,37 @@ class Taught:
 
 
 @dataclass
-class _Learner:
-    """One tenant's model over the run.
+class _Model:
+    """One tenant's model over the run; by itself one that only serves, and is as accurate as the config says.
 
     Attributes:
+        takes: Shape, classes and type of its inputs, as the model is told them.
         served: The weights that its workers are to answer with.
-        correction: What past windows taught about estimates.
-        raw: By window, the accuracy that was expected of its retraining by each option, before correction.
-        slowness: By retraining, how many times as long as the profile says it took.
         accuracies: By the second of the run from which on it holds.
     """
 
     tenant: Tenant
     config: TenantConfig
-    prepared: Prepared
+    takes: Takes
     served: Served
+    accuracies: AccuracyHistory = field(default_factory=AccuracyHistory, kw_only=True)
+
+
+@dataclass
+class _Learner(_Model):
+    """One that is retrained.
+
+    Attributes:
+        prepared: What it began with.
+        correction: What past windows taught about estimates.
+        raw: By window, the accuracy that was expected of its retraining by each option, before correction.
+        slowness: By retraining, how many times as long as the profile says it took.
+    """
+
+    prepared: Prepared
     correction: Correction = field(default_factory=Correction)
     raw: dict[int, Mapping[str, float]] = field(default_factory=dict)
     slowness: list[float] = field(default_factory=list)
-    accuracies: AccuracyHistory = field(default_factory=AccuracyHistory)
 
     @property
     def learning(self) -> LearningConfig:
@@ -135,13 +167,14 @@ class LiveModels:
         config: Config,
         tenants: Sequence[Tenant],
         site: Site,
-        requests: Sequence[Requests],
+        requests: Sequence[Requests] | None,
         served: Mapping[str, Served],
         aside: Aside,
     ) -> None:
-        """Train the first weights, and have it written which requests are asked; minutes, where models are large.
+        """Train the first weights that no file holds, which takes minutes where models are large, and try the others.
 
-        ``served`` are newer weights, by tenant, where a run goes on; ``aside`` tells where profilers may compute.
+        Which of the ``requests`` ask what is written; ``None``: others ask. ``served`` are newer weights, by tenant,
+        where a run goes on; ``aside`` tells where profilers may compute.
 
         Raises:
             ConfigError: A model or its data cannot be had, or it cannot be trained; one line says why.
@@ -151,42 +184,33 @@ class LiveModels:
         self.measured: dict[str, Measured | str] = {}
         self.estimates: tuple[Estimate, ...] | None = None
         self._measuring: tuple[int, Asking] | None = None
-        entries = [entry for entry in config.tenants if entry.learning is not None]
-        asked = [
-            {
-                "job": as_text(self._job_of(entry, None, experience=0, out=self._weights(entry.name) / "first")),
-                "requests": str(self._samples(entry.name)),
-                "n_by_window": _by_window(config, own),
-            }
-            for entry, own in zip(entries, requests, strict=True)
-        ]
         environment = self._environment(busy=False)
-        found = site.answers(site.begin_asking("workloads.learning.profiler:prepare", asked, PREPARING_S, environment))
-        self._learners: dict[str, _Learner] = {}
-        for tenant, entry, one in zip(tenants, entries, found, strict=True):
+        asking = {
+            entry.name: site.begin_asking(*self._first_of(entry, index), PREPARING_S, environment)
+            for index, entry in enumerate(config.tenants)
+        }
+        self._models: dict[str, _Model] = {}
+        for tenant, entry in zip(tenants, config.tenants, strict=True):
+            (one,) = site.answers(asking[entry.name])
             if isinstance(one, str):
                 raise LiveError(f"tenants.{entry.name}: {one}")
             if isinstance(one, Refused):
                 raise ConfigError(f"tenants.{entry.name}: {one.reason}")
-            assert isinstance(one, Prepared)
-            if one.began_with.startswith("random ("):
-                warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {one.began_with}")
-            first = Served(Path(one.weights), "first", one.accuracy)
-            learner = _Learner(tenant, entry, one, served.get(tenant.name) or first)
-            if learner.n_there < learner.n_fewest:
-                least, data = f"{learner.n_fewest:,} samples or more", learner.learning.benchmark
-                warn(
-                    f"tenants.{entry.name}: retrainings are to take {least}; {data} has {learner.n_there:,} for a "
-                    "window, and they take no more"
-                )
-            self._learners[tenant.name] = learner
+            made = _learner(tenant, entry, one) if isinstance(one, Prepared) else _server(tenant, entry, one)
+            made.served = served.get(tenant.name) or made.served
+            self._models[tenant.name] = made
+
+    @property
+    def _learners(self) -> dict[str, _Learner]:
+        """Those that are retrained."""
+        return {name: one for name, one in self._models.items() if isinstance(one, _Learner)}
 
     # --- what the loop asks
 
     @property
     def accuracies(self) -> Mapping[str, AccuracyHistory]:
         """Each tenant's accuracy so far, as measured before a window and after a retraining."""
-        return {name: one.accuracies for name, one in self._learners.items()}
+        return {name: one.accuracies for name, one in self._models.items()}
 
     def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
         """Never: the first weights of all are trained before the run.
@@ -223,7 +247,7 @@ class LiveModels:
         checkpoint: float | None = None,  # noqa: ARG002
     ) -> float:
         """What the retrained model gives, as measured at its end."""
-        one = self._learners[tenant]
+        one = self._models[tenant]
         one.accuracies.note(at_s, one.served.accuracy)
         return one.served.accuracy
 
@@ -231,15 +255,15 @@ class LiveModels:
 
     def served(self, tenant: str) -> Served:
         """The weights that the tenant's workers are to answer with."""
-        return self._learners[tenant].served
+        return self._models[tenant].served
 
     def accuracy(self, tenant: str) -> float:
         """What the tenant's model in service gives, as measured last."""
-        return self._learners[tenant].accuracies.newest
+        return self._models[tenant].accuracies.newest
 
     def serve(self, tenant: str, served: Served) -> None:
         """From now on workers are to answer with these."""
-        self._learners[tenant].served = served
+        self._models[tenant].served = served
 
     def ended(self, tenant: str, lesson: Taught, profile: str) -> None:
         """The tenant's retraining in an instance of this profile has ended so: the next estimates know it."""
@@ -251,22 +275,17 @@ class LiveModels:
 
     def input_bytes(self, tenant: str) -> int:
         """Of one request."""
-        return self._learners[tenant].prepared.input_bytes
+        return self._models[tenant].takes.input_bytes
 
     def input_of(self, tenant: str) -> tuple[str, tuple[int, ...]]:
         """The type of an input's numbers, and its shape."""
-        prepared = self._learners[tenant].prepared
-        return prepared.dtype, prepared.shape
+        takes = self._models[tenant].takes
+        return takes.dtype, takes.shape
 
     def model_options(self, tenant: str) -> Mapping[str, Any]:
         """What the tenant's model is made with."""
-        one = self._learners[tenant]
-        benchmark = {
-            "shape": list(one.prepared.shape),
-            "n_classes": one.prepared.n_classes,
-            "dtype": one.prepared.dtype,
-        }
-        return {**benchmark, **one.learning.model_options}
+        one = self._models[tenant]
+        return one.takes.options(one.config)
 
     def job(
         self, tenant: str, window: int, out: Path, time_s: float | None = None, option: str = FULL
@@ -286,11 +305,26 @@ class LiveModels:
         Raises:
             LiveError: What the profilers wrote cannot be read.
         """
+        assert self._requests is not None
         return [
-            _stream(self._samples(name), own, from_s) for name, own in zip(self._learners, self._requests, strict=True)
+            _stream(self._samples(name), own, from_s) for name, own in zip(self._models, self._requests, strict=True)
         ]
 
     # --- inside
+
+    def _first_of(self, entry: TenantConfig, index: int) -> tuple[str, list[dict[str, Any]]]:
+        """Who says what the tenant begins with, and what that is asked; the ``index`` is the tenant's."""
+        weights = None if entry.weights is None else Path(entry.weights)
+        if entry.learning is None:
+            takes = _takes(entry)
+            told = {"model": entry.model, "options": takes.options(entry), "input_bytes": takes.input_bytes}
+            return "workloads.learning.profiler:try_out", [{**told, "weights": entry.weights}]
+        job = self._job_of(entry, weights, experience=0, out=self._weights(entry.name) / "first")
+        asked: dict[str, Any] = {"job": as_text(job), "requests": None, "n_by_window": []}
+        if self._requests is not None:
+            by_window = _by_window(self._config, self._requests[index])
+            asked |= {"requests": str(self._samples(entry.name)), "n_by_window": by_window}
+        return "workloads.learning.profiler:prepare", [asked]
 
     def _asking(self, window: int) -> Asking:
         """The profilers that measure for the window; those of a window before are stopped."""
@@ -322,7 +356,7 @@ class LiveModels:
             raise LiveError(f"profilers cannot start: {error}") from None
 
     def _taken_in(self, window: int, found: Sequence[Found | str]) -> tuple[float, ...]:
-        self._measuring, learners = None, list(self._learners.values())
+        self._measuring, models = None, list(self._models.values())
         self.measured = {
             name: one if isinstance(one, Measured) else str(one)
             for name, one in zip(self._learners, found, strict=True)
@@ -330,9 +364,9 @@ class LiveModels:
         for name, measured in self.measured.items():
             if isinstance(measured, str):
                 warn(f"window {window}: nothing was measured of {name}, so the config's accuracies hold: {measured}")
-        self.estimates = tuple(self._estimate(one, window) for one in learners)
-        before = tuple(self._before(one, window) for one in learners)
-        for one, accuracy in zip(learners, before, strict=True):
+        self.estimates = tuple(self._estimate(one, window) for one in models)
+        before = tuple(self._before(one, window) for one in models)
+        for one, accuracy in zip(models, before, strict=True):
             one.accuracies.note(window * self._config.window_s, accuracy)
             one.accuracies.forget(window, self._config.window_s)
         return before
@@ -366,15 +400,17 @@ class LiveModels:
             seed=self._config.seed,
             folder=None if learning.folder is None else Path(learning.folder),
             asked=learning.asked,
-            model_options=learning.model_options,
+            model_options=_own_options(entry),
         )
 
-    def _before(self, one: _Learner, window: int) -> float:
-        found = self.measured[one.tenant.name]
-        return one.tenant.accuracy_in(window).before if isinstance(found, str) else found.accuracy_before
+    def _before(self, one: _Model, window: int) -> float:
+        found = self.measured.get(one.tenant.name)
+        return found.accuracy_before if isinstance(found, Measured) else one.tenant.accuracy_in(window).before
 
-    def _estimate(self, one: _Learner, window: int) -> Estimate:
+    def _estimate(self, one: _Model, window: int) -> Estimate:
         """What the window's retraining would bring; where it could not be measured, what the config says."""
+        if not isinstance(one, _Learner):
+            return Estimate(one.tenant.accuracy_in(window).before, {}, {})
         found, gains = self.measured[one.tenant.name], {way.name: way.gain for way in one.tenant.other_options}
         after = one.tenant.accuracy_in(window).after
         if isinstance(found, str):
@@ -392,6 +428,48 @@ class LiveModels:
         seconds = {name: round(factor * s, RATE_DIGITS) for name, s in one.tenant.retraining_time_s.items()}
         profiling_s = MappingProxyType(dict.fromkeys(seconds, 0.0))
         return Estimate(after, MappingProxyType(seconds), profiling_s, source, gains)
+
+
+def _server(tenant: Tenant, entry: TenantConfig, found: Found) -> _Model:
+    """A model that only serves."""
+    assert isinstance(found, Tried)
+    if found.weights.startswith("random"):
+        what = f"weights that are {found.weights}, so no better than chance"
+        warn(f"tenants.{entry.name}: {entry.model} answers with {what}")
+    elif found.weights == "pretrained":
+        warn(
+            f"tenants.{entry.name}: {entry.model} answers with the library's weights; the last layer is random unless "
+            "these are its classes"
+        )
+    file = None if entry.weights is None else Path(entry.weights)
+    return _Model(tenant, entry, _takes(entry), Served(file, "first", tenant.accuracy_in(0).before))
+
+
+def _learner(tenant: Tenant, entry: TenantConfig, prepared: Prepared) -> _Learner:
+    """A model that is retrained."""
+    if prepared.began_with.startswith("random ("):
+        warn(f"tenants.{entry.name}: {entry.model} began to learn with weights that are {prepared.began_with}")
+    takes = Takes(prepared.dtype, prepared.shape, prepared.n_classes)
+    one = _Learner(tenant, entry, takes, Served(Path(prepared.weights), "first", prepared.accuracy), prepared)
+    if one.n_there < one.n_fewest:
+        least, data = f"{one.n_fewest:,} samples or more", one.learning.benchmark
+        warn(
+            f"tenants.{entry.name}: retrainings are to take {least}; {data} has {one.n_there:,} for a window, and they "
+            "take no more"
+        )
+    return one
+
+
+def _takes(entry: TenantConfig) -> Takes:
+    """What the model of a tenant that only serves is asked."""
+    assert entry.input is not None
+    assert entry.classes is not None
+    return Takes(entry.input.dtype, tuple(entry.input.shape), entry.classes)
+
+
+def _own_options(entry: TenantConfig) -> dict[str, Any]:
+    """What the tenant has its model made with beside, or in place of, what inputs are."""
+    return {**(entry.learning.model_options if entry.learning is not None else {}), **entry.model_options}
 
 
 def options_of(entry: TenantConfig) -> dict[str, Option]:

@@ -23,7 +23,7 @@ from executor.files import open_input, read_input
 from executor.messages import as_text
 from executor.names import spelled_as
 from executor.processes import family_ticks
-from migrator.config.sections import FrontDoorConfig
+from migrator.config.sections import FrontDoorConfig, TenantConfig
 from migrator.errors import ConfigError
 from migrator.execution.instances import lead_s
 from migrator.execution.live.learning import LiveModels, Served, options_of
@@ -210,7 +210,7 @@ def live_parts(
     turns_by = _turns_of_pools(setting, real.gpu)
     asked = setting.config.front_door
     if asked is not None:
-        _door(setting, run, asked, lambda _: ("uint8", (1,)))  # so that mistakes are told before anything is trained
+        _door(setting, run, asked, _configured_input(setting))  # so that mistakes are told before anything is trained
     imports = [name for entry in setting.config.tenants for name in libraries(entry.model)]
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
@@ -276,8 +276,9 @@ def _door(
         ConfigError: It may not be opened so.
     """
     from workloads.live.front_door import DoorSetup, ServedModel, tokens_of  # noqa: PLC0415 - Starlette is for this alone
-    from workloads.live.open_inference import Tensor  # noqa: PLC0415
+    from workloads.live.open_inference import DATATYPES, Tensor  # noqa: PLC0415
 
+    names = {dtype.name: name for name, dtype in DATATYPES.items()}
     try:
         tenants = []
         for tenant in setting.tenants:
@@ -287,7 +288,7 @@ def _door(
                 ServedModel(
                     tenant.name,
                     tenant.slo_s,
-                    Tensor("input", dtype.upper(), shape),
+                    Tensor("input", names[dtype], shape),
                     Tensor("label", "UINT16", (1,)),
                     None if token is None else Path(token),
                 )
@@ -297,6 +298,17 @@ def _door(
     except (WorkloadError, ValueError) as error:
         raise ConfigError(f"front_door: {error}") from None
     return setup
+
+
+def _configured_input(setting: Setting) -> Callable[[str], tuple[str, tuple[int, ...]]]:
+    """Says by tenant what an input is, as far as the config does: a benchmark's is not known yet, and fits any door."""
+    given = {entry.name: entry.input for entry in setting.config.tenants}
+
+    def input_of(tenant: str) -> tuple[str, tuple[int, ...]]:
+        one = given[tenant]
+        return ("uint8", (1,)) if one is None else (one.dtype, tuple(one.shape))
+
+    return input_of
 
 
 def _turns_of_pools(setting: Setting, gpu: DriverGpu) -> str | None:
@@ -323,16 +335,26 @@ def _refuse_unknown(setting: Setting) -> None:
         ConfigError: Naming the tenant.
     """
     for entry in setting.config.tenants:
-        assert entry.learning is not None
         try:
-            if spelled_as(entry.learning.benchmark, BENCHMARKS) not in BENCHMARKS:
-                known = ", ".join(BENCHMARKS)
-                raise LearningError(f"learning.benchmark {entry.learning.benchmark!r}: unknown; {known} are allowed")
+            _check_learning(entry)
             if ":" not in entry.model:
                 factory(entry.model)
-            options_of(entry)
+            if entry.weights is not None:
+                open_input(Path(entry.weights)).close()
+        except OSError as error:
+            raise ConfigError(f"tenants.{entry.name}.weights: {entry.weights}: {error.strerror}") from None
         except WorkloadError as error:
             raise ConfigError(f"tenants.{entry.name}: {error}") from None
+
+
+def _check_learning(entry: TenantConfig) -> None:
+    """Raise :class:`LearningError` where what the tenant is to learn, or how, is unknown."""
+    if entry.learning is None:
+        return
+    if spelled_as(entry.learning.benchmark, BENCHMARKS) not in BENCHMARKS:
+        known = ", ".join(BENCHMARKS)
+        raise LearningError(f"learning.benchmark {entry.learning.benchmark!r}: unknown; {known} are allowed")
+    options_of(entry)
 
 
 def _refuse_unserved(setting: Setting) -> None:

@@ -485,8 +485,9 @@ class LiveWorkers:
 
     def _end(self, swap: _Swap, came: str) -> None:
         """Tell how the retraining went whose weights were swapped; ``came`` is what became of a checkpoint."""
-        trainer = swap.group.trainer
+        trainer, file = swap.group.trainer, swap.served.file
         assert trainer is not None
+        assert file is not None  # what was learned lies in one
         if swap.group.is_leaving:
             return
         if (failure := _failure(swap, came)) is not None:
@@ -494,7 +495,7 @@ class LiveWorkers:
             return
         facts: dict[str, object] = {
             "version": swap.served.version,
-            "weights": os.path.relpath(swap.served.file, self._run),
+            "weights": os.path.relpath(file, self._run),
             "accuracy_before": None if trainer.old is None else round(trainer.old.accuracy, 6),
             "trained_s": round(swap.at_s - trainer.begun_s, 6),
             "swap_s": tuple(round(seconds, 6) for seconds in swap.swap_s),

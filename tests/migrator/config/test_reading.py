@@ -12,11 +12,13 @@ from migrator.config.reading import config_yaml, read_config, validate_config
 from migrator.config.sections import Config, FloorConfig
 from migrator.errors import ConfigError
 from planner.budget import planning_time_s
+from workloads.live.open_inference import DATATYPES
 
 
 def test_limits_repeated_for_speed_equal_their_origin() -> None:
     known = (*workloads.traffic.trace_file.SHIPPED, workloads.traffic.servegen.SERVEGEN_TRACE)
     assert known == sections.SHIPPED_TRACES
+    assert [dtype.name for dtype in DATATYPES.values()] == [*sections.DTYPES]
 
 
 def test_small_config_is_read_with_its_defaults(write_config) -> None:

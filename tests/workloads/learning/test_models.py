@@ -171,6 +171,8 @@ class TestWeights:
                 r"tensor 1\.weight is torch\.float64; torch\.float32",
             ),
             (lambda t: {**t, "extra": t["1.bias"].clone()}, "the model has no tensor extra"),
+            (lambda t: {k: v for k, v in t.items() if k not in {"3.bias", "1.weight"}}, r"tensor 1\.weight is missing"),
+            (lambda t: {**t, "b": t["1.bias"].clone(), "a": t["1.bias"].clone()}, "the model has no tensor a"),
             (lambda t: {k: v for k, v in t.items() if k != "3.bias"}, r"tensor 3\.bias is missing"),
             (lambda t: {**t, "3.bias": t["3.bias"] * float("nan")}, r"tensor 3\.bias holds values that are no finite"),
         ],

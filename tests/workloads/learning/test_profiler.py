@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
+from executor.messages import as_text
 from workloads.learning.course import Option
 from workloads.learning.curve import Correction, estimates, fitted
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import Benchmark
 from workloads.learning.models import Classifier, classifier
-from workloads.learning.profiler import LEAST_SAMPLES, N_EPOCHS, measured
+from workloads.learning.profiler import (
+    LEAST_SAMPLES,
+    N_EPOCHS,
+    Found,
+    Prepared,
+    Refused,
+    Tried,
+    found_in,
+    measured,
+    prepare,
+    try_out,
+)
+from workloads.learning.retraining import RetrainingJob
 from workloads.learning.training import fit
 
 pytestmark = pytest.mark.live
@@ -108,3 +124,69 @@ def test_a_budget_that_is_used_up_ends_it_with_what_there_is() -> None:
     readings = iter(range(1000))
     points = measured(model, bench, 1, OPTION, seed=0, budget_s=12.0, now=lambda: float(next(readings)))
     assert 0 < len(points) < 2 * N_EPOCHS
+
+
+# --- the operator's own weights
+
+
+MLP = {"model": "mlp", "options": {"shape": [1, 8, 8], "n_classes": 10, "dtype": "uint8", "seed": 3}, "input_bytes": 64}
+
+
+def prepared(folder: Path, weights: Path) -> Found:
+    job = RetrainingJob("mlp", "digits-rotated", 0, OPTION, folder / "first", weights)
+    assert prepare(None, job=as_text(job), requests=None, n_by_window=[], out=str(folder / "out")) == 0
+    return found_in(folder / "out")
+
+
+def tried(folder: Path, weights: Path | None = None, **changes: Any) -> Found:
+    asked = {**MLP, "weights": None if weights is None else str(weights), **changes}
+    assert try_out(None, **asked, out=str(folder / "out")) == 0
+    return found_in(folder / "out")
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """Those of a model that knows the first experience."""
+    model, _ = served()
+    model.save(tmp_path / "own.safetensors", {})
+    return tmp_path / "own.safetensors"
+
+
+def test_weights_that_are_given_are_measured_and_nothing_is_trained(tmp_path: Path, weights: Path) -> None:
+    model, bench = served()
+    found, test = prepared(tmp_path, weights), bench.test(0)
+    assert isinstance(found, Prepared)
+    assert (found.weights, found.began_with) == (str(weights), str(weights))
+    assert found.accuracy == model.accuracy(test.inputs, test.labels) > 0.8
+    assert not (tmp_path / "first").exists()
+
+
+def test_weights_of_another_model_are_refused_by_the_first_name_that_does_not_fit(tmp_path: Path) -> None:
+    own = tmp_path / "cnn.safetensors"
+    classifier("cnn", **served()[1].model_options).save(own, {})
+    for found in (prepared(tmp_path, own), tried(tmp_path, own)):
+        assert found == Refused(f"{own}: tensor 1.weight is missing")
+
+
+def test_a_model_that_only_serves_is_tried_with_its_weights(tmp_path: Path, weights: Path) -> None:
+    assert tried(tmp_path, weights) == Tried(str(weights))
+    assert tried(tmp_path) == Tried("random")
+    assert tried(tmp_path, model="live_models:Label", options={}) == Tried("")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": "no_module:at_all"}, "model 'no_module:at_all': cannot import no_module"),
+        ({"model": "live_models:Raises", "options": {}, "input_bytes": 5}, "it answers with 5 bytes; a label has 2"),
+        ({"input_bytes": 63}, "the model raised ModelError: mlp: input 0 has 63 bytes; 64 are needed"),
+        ({"options": {"shape": [4], "n_classes": 2, "dtype": "float32"}}, "inputs are float32 of shape [4]; uint8"),
+        ({"weights": "/nowhere"}, "/nowhere: [Errno 2] No such file or directory"),
+        ({"options": {"size": 3}}, "model 'mlp' with size=3: TypeError"),
+    ],
+)
+def test_a_model_that_cannot_serve_so_is_refused_in_a_line(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    found = tried(tmp_path, **changes)
+    assert isinstance(found, Refused)
+    assert said in found.reason
+    assert "\n" not in found.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ from msgspec.structs import replace
 
 from executor.errors import GpuError
 from migrator.config.reading import read_config
-from migrator.config.sections import RetrainingConfig
+from migrator.config.sections import InputConfig, RetrainingConfig
 from migrator.errors import ConfigError, LiveError
 from migrator.inputs.assembly import assemble
 from migrator.inputs.estimates import as_estimated
-from workloads.learning.profiler import Found, Measured, Prepared, Refused
+from workloads.learning.profiler import Found, Measured, Prepared, Refused, Tried
 
 pytest.importorskip("zmq")
 
@@ -23,7 +24,7 @@ from migrator.execution.live.learning import SPARE, LiveModels, Served, Taught
 from migrator.execution.live.site import Asking, Site
 
 CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
-PREPARED = Prepared("/w/first", "random", 0.9, (400,) * 5, 64, "uint8", (1, 8, 8), 10)
+PREPARED = Prepared("/w/first", "random", 0.9, (400,) * 5, "uint8", (1, 8, 8), 10)
 MEASURED = Measured(0.3, raw={"full": 0.8, "half": 0.6}, accuracy_after={"full": 0.85, "half": 0.65}, took_s=1.5)
 OPTIONS = [{"name": "half", "samples": 200}, {"name": "quick", "epochs": 1, "gain": 0.7}]
 
@@ -35,22 +36,29 @@ class Profilers(Site):
         self.folder = folder
         self.writes: Found | str = prepared
         self.asked: list[Mapping[str, Any]] = []
+        self.begun: list[tuple[str, Mapping[str, Any]]] = []
+        self.by_function: dict[str, Found] = {}
+        self._function: dict[int, str] = {}
         self.stopped: list[Asking] = []
         self.environment: Mapping[str, str] = {}
         self.takes_long = False
 
     def begin_asking(
         self,
-        function: str,  # noqa: ARG002
+        function: str,
         asked: Sequence[Mapping[str, Any]],
         limit_s: float,
         environment: Mapping[str, str],
     ) -> Asking:
         self.asked, self.environment = list(asked), environment
-        return Asking({str(number): self.folder for number in range(len(asked))}, limit_s)
+        self.begun += [(function.rpartition(":")[2], one) for one in asked]
+        asking = Asking({str(number): self.folder for number in range(len(asked))}, limit_s)
+        self._function[id(asking)] = function.rpartition(":")[2]
+        return asking
 
     def answered(self, asking: Asking) -> list[Found | str] | None:
-        return None if self.takes_long else [self.writes for _ in asking.outs]
+        writes = self.by_function.get(self._function[id(asking)], self.writes)
+        return None if self.takes_long and asking.outs else [writes for _ in asking.outs]
 
     def end_asking(self, asking: Asking) -> list[Found | str]:
         self.stopped.append(asking)
@@ -65,6 +73,19 @@ def models(site: Profilers, options: Sequence[Mapping[str, Any]] = ()) -> LiveMo
     setting, traffic = assemble(config, "live-cpu.yaml")
     requests = traffic.requests(0, round(config.windows * config.window_s))
     return LiveModels(setting.config, setting.tenants, site, requests, {}, aside)
+
+
+SERVES = {"learning": None, "retraining": None, "input": InputConfig(dtype="float32", shape=[3, 8]), "classes": 10}
+"""What a tenant has that only serves."""
+
+
+def served_models(site: Profilers, first: Mapping[str, Any], second: Mapping[str, Any]) -> LiveModels:
+    """Models that others ask, of two tenants with these keys."""
+    config = read_config(CONFIG)
+    changes = ({"retraining": None, **own} for own in (first, second))
+    tenants = [one.model_copy(update=own) for one, own in zip(config.tenants, changes, strict=True)]
+    setting, _ = assemble(config.model_copy(update={"tenants": tenants}), "live-cpu.yaml")
+    return LiveModels(setting.config, setting.tenants, site, None, {}, aside)
 
 
 def aside(*, busy: bool) -> Mapping[str, str]:
@@ -260,3 +281,70 @@ def test_pretrained_weights_that_cannot_be_had_are_told(
     models(Profilers(tmp_path, replace(PREPARED, began_with=began_with)))
     told = f"tenants.turned: cnn_wide began to learn with weights that are {began_with}"
     assert (told in " ".join(capsys.readouterr().err.split())) is is_told
+
+
+# --- the operator's own weights, and models that only serve
+
+
+def test_a_model_that_only_serves_is_tried_and_is_as_accurate_as_the_config_says(site: Profilers) -> None:
+    site.writes = Tried("/w/own.safetensors")
+    own = {**SERVES, "weights": "/w/own.safetensors", "model_options": {"classes": 9, "n_classes": 11}}
+    made = served_models(site, own, SERVES)
+    options = {"shape": [3, 8], "n_classes": 11, "dtype": "float32", "classes": 9}
+    told = {"model": "cnn_wide", "options": options, "input_bytes": 96, "weights": "/w/own.safetensors"}
+    assert site.begun[0] == ("try_out", told)
+    assert made.served("turned") == Served(Path("/w/own.safetensors"), "first", 0.4)
+    assert made.served("grown").file is None
+    assert (made.input_of("turned"), made.input_bytes("turned")) == (("float32", (3, 8)), 96)
+    assert made.model_options("turned") == options
+    site.takes_long = True  # there is nothing to measure
+    assert made.opened(0) == made.open(1) == (0.4, 0.0)
+    assert made.estimates is not None
+    assert [one.retraining_s for one in made.estimates] == [{}, {}]
+    assert (made.accuracy("turned"), made.measured) == (0.4, {})
+
+
+def test_beside_a_model_that_only_serves_another_learns_and_is_measured(tmp_path: Path) -> None:
+    site = Profilers(tmp_path)
+    site.by_function = {"try_out": Tried("/w"), "prepare": PREPARED, "estimate": MEASURED}
+    made = served_models(site, SERVES, {})
+    assert [function for function, _ in site.begun] == ["try_out", "prepare"]
+    assert made.open(0) == (0.4, 0.3)
+    assert [*made.measured] == ["grown"]
+    assert made.estimates is not None
+    assert [one.accuracy_after for one in made.estimates] == [0.4, 0.85]
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("random", "tenants.turned: cnn_wide answers with weights that are random, so no better than chance"),
+        ("random (pretrained ones cannot be had: no network)", "cannot be had: no network), so no better than chance"),
+        ("pretrained", "answers with the library's weights; the last layer is random unless these are its classes"),
+        ("/w/own.safetensors", ""),
+        ("", ""),
+    ],
+)
+def test_weights_that_are_nobodys_own_are_told(
+    site: Profilers, capsys: pytest.CaptureFixture[str], weights: str, said: str
+) -> None:
+    site.writes = Tried(weights)
+    served_models(site, SERVES, SERVES)
+    told = " ".join(capsys.readouterr().err.split())
+    assert said in told
+    assert bool(said) == bool(told)
+
+
+def test_weights_that_do_not_fit_are_bad_input(site: Profilers) -> None:
+    site.writes = Refused("/w/own.safetensors: tensor 1.weight is missing")
+    with pytest.raises(ConfigError, match=r"^tenants\.turned: /w/own\.safetensors: tensor 1\.weight is missing$"):
+        served_models(site, {**SERVES, "weights": "/w/own.safetensors"}, SERVES)
+
+
+def test_a_model_that_learns_begins_with_weights_that_are_given(site: Profilers) -> None:
+    made = served_models(site, {"weights": "/w/own.safetensors", "model_options": {"width": 8}}, {})
+    (_, first), (_, second) = site.begun
+    job = json.loads(first["job"])
+    assert (job["weights"], job["model_options"], first["requests"]) == ("/w/own.safetensors", {"width": 8}, None)
+    assert json.loads(second["job"])["weights"] is None
+    assert made.served("turned") == Served(Path(PREPARED.weights), "first", 0.9)

@@ -15,8 +15,17 @@ from workloads.serving.requests import Requests
 pytest.importorskip("zmq")
 
 from migrator.config.reading import validate_config
+from migrator.config.sections import FrontDoorConfig, InputConfig
 from migrator.errors import ConfigError, ExitCode, exit_code_of
-from migrator.execution.live.opening import AGAIN_S, GRACE_S, LiveQueues, _refuse_unserved
+from migrator.execution.live.opening import (
+    AGAIN_S,
+    GRACE_S,
+    LiveQueues,
+    _configured_input,
+    _door,
+    _refuse_unknown,
+    _refuse_unserved,
+)
 from migrator.execution.live.site import Site
 from migrator.inputs.assembly import assemble
 from tests.migrator.conftest import SMALL, changed
@@ -145,3 +154,22 @@ def test_members_too_large_for_every_instance_are_refused_before_anything_is_tra
         with pytest.raises(ConfigError, match=said) as caught:
             _refuse_unserved(setting)
         assert exit_code_of(caught.value) is ExitCode.BAD_INPUT
+
+
+def test_a_file_of_weights_that_is_not_there_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    setting, _ = assemble(validate_config(SMALL, "small"), "small")
+    own = setting.config.tenants[0].model_copy(update={"weights": str(tmp_path / "none.safetensors")})
+    config = setting.config.model_copy(update={"tenants": [own, setting.config.tenants[1]]})
+    with pytest.raises(
+        ConfigError, match=r"^tenants\.vision\.weights: .*none\.safetensors: No such file or directory$"
+    ):
+        _refuse_unknown(replace(setting, config=config))
+
+
+def test_the_door_is_told_what_the_config_says_of_inputs() -> None:
+    setting, _ = assemble(validate_config(SMALL, "small"), "small")
+    own = setting.config.tenants[0].model_copy(update={"input": InputConfig(dtype="float32", shape=[3, 4])})
+    config = setting.config.model_copy(update={"tenants": [own, setting.config.tenants[1]]})
+    setting = replace(setting, config=config)
+    door = _door(setting, Path("/nowhere"), FrontDoorConfig(), _configured_input(setting))
+    assert [(one.input.datatype, one.input.shape) for one in door.tenants] == [("FP32", (3, 4)), ("UINT8", (1,))]
