@@ -21,7 +21,7 @@ endef
 # Tests start hundreds of processes: each would compile our sources anew where somebody has set this.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-live demo-share test test-slow test-long test-live test-crash check format bench bench-planner bench-forecast bench-online reproduce clean
+.PHONY: help demo demo-live demo-share test test-slow test-long test-live test-crash check format bench bench-planner bench-forecast bench-online bench-cluster reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
@@ -38,6 +38,7 @@ help:
 	@echo "make bench   print the speed figures"
 	@echo "make bench-planner    print the planner's: a quarter of an hour; ARGS=--slow adds general solvers, ARGS=--run: what a run is charged"
 	@echo "make bench-online     simulate runs planned once and anew, with every forecaster: an hour; ARGS='w1 w8 --every 5': less"
+	@echo "make bench-cluster    which tenant on which GPU: against a dynamic program, bound and rivals, planned and simulated; hours; ARGS='gaps large': less"
 	@echo "make bench-forecast   what forecasters are worth on last thirds of traces; TRACES='FILE …': on these, too,"
 	@echo "                      ARGS='--model DIR': with a fitted network"
 	@echo "make reproduce        simulate the paper's evaluation anew, minutes, and write docs/results.md; FULL=1: all of it,"
@@ -154,6 +155,9 @@ bench-planner: $(STAMP)
 
 bench-online: $(STAMP)
 	$(BIN)/python -m benchmarks.online $(if $(TRACES),--traces $(TRACES)) $(ARGS)
+
+bench-cluster: $(STAMP)
+	$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 bench-forecast: $(STAMP)
 	$(BIN)/python -m benchmarks.forecast $(ARGS) $(TRACES)
