@@ -64,7 +64,7 @@ def exact(seed: int, jobs: int) -> Iterator[Row]:
     window = window_of(drawn(seed, n_tenants, n_gpus, 0.7), jobs)
     fleet = fleet_of(window, n_gpus)
     with valuing(window, jobs) as worths:
-        found = assign(fleet, worths)
+        found = assign(fleet, worths, nets=worths.nets)
         sets = [
             TenantSet(0, own) for size in range(1, MOST_MEMBERS + 1) for own in combinations(range(n_tenants), size)
         ]
@@ -82,7 +82,7 @@ def gaps(seed: int, jobs: int) -> Iterator[Row]:
         window = window_of(drawn(seed, 20, 8, load), jobs)
         fleet = fleet_of(window, 8)
         with valuing(window, jobs) as worths:
-            found = assign(fleet, worths)
+            found = assign(fleet, worths, nets=worths.nets)
             worth = worths.total(members_of(fleet, found), LONG)[0]
             rivals = {name: worths.total(rival(name, fleet), LONG)[0] for name in RIVALS}
         gap = 100 * (1 - worth / found.bound.value)
@@ -98,7 +98,7 @@ def large(seed: int, jobs: int) -> Iterator[Row]:
     traced_s = time.perf_counter()
     fleet = fleet_of(window, 64, 8)
     with valuing(window, jobs) as worths:
-        found = assign(fleet, worths)
+        found = assign(fleet, worths, nets=worths.nets)
         found_s = time.perf_counter()
         worth = worths.total(members_of(fleet, found), LONG)[0]
         planned_s = time.perf_counter()
@@ -123,7 +123,7 @@ def large(seed: int, jobs: int) -> Iterator[Row]:
     }
     with valuing(window, jobs) as worths:
         begun_s = time.perf_counter()
-        after = assign(left, worths, present=Present(gpu_of, costs, 6.0))
+        after = assign(left, worths, nets=worths.nets, present=Present(gpu_of, costs, 6.0))
         took_s = time.perf_counter() - begun_s
     stood = {name for g in gone for name in found.sets[g]}
     yield {
@@ -144,7 +144,7 @@ def simulated(seed: int, jobs: int) -> Iterator[Row]:
         window = window_of(tenants, jobs)
         fleet = fleet_of(window, 8)
         with valuing(window, jobs) as worths:
-            ours = members_of(fleet, assign(fleet, worths))
+            ours = members_of(fleet, assign(fleet, worths, nets=worths.nets))
             worth, salvage = worths.total(ours, LONG)
         chosen = {"ours": ours, **{name: list(rival(name, fleet)) for name in RIVALS}}
         runs = list(dict.fromkeys(members for sets in chosen.values() for members in sets if members))

@@ -24,7 +24,9 @@ from migrator.execution.windows import Opening
 from migrator.inputs.assembly import assemble, untraced
 from migrator.inputs.setting import Setting
 from migrator.terminal.parallel import Processes
+from planner.arrays import Floats
 from planner.budget import Budget
+from planner.cluster.estimate import net_worths
 from planner.cluster.fleet import Fleet, FleetGpu, GpuClass, TenantSet
 from planner.errors import ProblemError
 from planner.problem import Problem
@@ -170,6 +172,11 @@ def _value(job: tuple[tuple[int, ...], Budget]) -> Worth:
     return plan.objective, plan.salvage
 
 
+def _net(job: tuple[int, Floats]) -> Floats:
+    tenant, prices = job
+    return net_worths(_HERE[0].pose([tenant]), prices)
+
+
 class Valuer:
     """Values sets of tenants in processes that know their window, each once with each budget."""
 
@@ -180,6 +187,11 @@ class Valuer:
     def __call__(self, wanted: Sequence[TenantSet]) -> list[float | None]:
         """As a search values sets."""
         return [worth for worth, _ in self.valued([one.members for one in wanted], SHORT)]
+
+    def nets(self, pairs: Sequence[tuple[int, int]], prices: Floats) -> Floats:
+        """What tenants earn net of prices, as estimates take it."""
+        done = dict(self._processes.each(_net, [(i, prices) for _, i in pairs]))
+        return np.stack([done[place] for place in range(len(pairs))])
 
     def valued(self, sets: Sequence[tuple[int, ...]], budget: Budget) -> list[Worth]:
         """What each set is worth."""

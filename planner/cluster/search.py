@@ -47,6 +47,10 @@ class SearchEffort:
     per_gpu: int = 3
 
 
+ANEW = SearchEffort(sets=40, sets_per_gpu=1)
+"""The same where tenants stand already: what serves them waits for it, and most of them stay."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Change:
     """A move or a swap: two GPUs, and the tenants that they have afterwards."""
@@ -180,10 +184,10 @@ def assign(
         worths: Values sets.
         present: Where tenants are; ``None``: a move costs nothing.
         nets: Says what tenants earn net of prices; by default in this process.
-        effort: What may be spent.
+        effort: What may be spent; less by default where tenants stand already.
         seed: Of the rival ``random``, from which the search starts as well.
     """
-    effort = effort or SearchEffort()
+    effort = effort or (SearchEffort() if present is None else ANEW)
     bound, estimates = fleet_bound(Estimates.of(fleet, nets))
     fleet, stays = estimates.fleet, _stays(fleet, present)
     valued = _Valued(fleet, worths, loss=1.0 + bound.value)
