@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.fleets import LONG, SHORT, FleetWindow, Tenant, Valuer, config_of, drawn, fleet_of, take, window_of
+from benchmarks.fleets import LONG, SHORT, Tenant, Valuer, config_of, drawn, fleet_of, take, window_of
 from benchmarks.paper.statistics import over_workloads
 from migrator import api
 from migrator.errors import MigratorError
@@ -44,12 +44,8 @@ PLANNED_ONCE = {"max_schedules": 250, "replan_every_s": "never"}
 
 RIVALS = ("spread", "best-fit")
 
-
-@contextmanager
-def valuing(window: FleetWindow, jobs: int) -> Iterator[Valuer]:
-    """What values the window's sets in so many processes."""
-    with Processes(jobs, partial(take, window)) as processes:
-        yield Valuer(processes)
+TRANSFER_S, HORIZON_WINDOWS = 6.0, 6.0
+"""What a move takes, and over how many windows its gain counts."""
 
 
 def members_of(fleet: Fleet, found: Assignment) -> list[tuple[int, ...]]:
@@ -63,7 +59,8 @@ def exact(seed: int, jobs: int) -> Iterator[Row]:
     n_tenants, n_gpus = 14, 6
     window = window_of(drawn(seed, n_tenants, n_gpus, 0.7), jobs)
     fleet = fleet_of(window, n_gpus)
-    with valuing(window, jobs) as worths:
+    with Processes(jobs, partial(take, window)) as processes:
+        worths = Valuer(processes)
         found = assign(fleet, worths, nets=worths.nets)
         sets = [
             TenantSet(0, own) for size in range(1, MOST_MEMBERS + 1) for own in combinations(range(n_tenants), size)
@@ -81,7 +78,8 @@ def gaps(seed: int, jobs: int) -> Iterator[Row]:
     for load in LOADS:
         window = window_of(drawn(seed, 20, 8, load), jobs)
         fleet = fleet_of(window, 8)
-        with valuing(window, jobs) as worths:
+        with Processes(jobs, partial(take, window)) as processes:
+            worths = Valuer(processes)
             found = assign(fleet, worths, nets=worths.nets)
             worth = worths.total(members_of(fleet, found), LONG)[0]
             rivals = {name: worths.total(rival(name, fleet), LONG)[0] for name in RIVALS}
@@ -97,44 +95,50 @@ def large(seed: int, jobs: int) -> Iterator[Row]:
     window = window_of(tenants, jobs)
     traced_s = time.perf_counter()
     fleet = fleet_of(window, 64, 8)
-    with valuing(window, jobs) as worths:
+    with Processes(jobs, partial(take, window)) as processes:
+        worths = Valuer(processes)
         found = assign(fleet, worths, nets=worths.nets)
         found_s = time.perf_counter()
-        worth = worths.total(members_of(fleet, found), LONG)[0]
+        worth, _ = worths.total(members_of(fleet, found), LONG)
         planned_s = time.perf_counter()
-        spread = worths.total(rival("spread", fleet), LONG)[0]
-    yield {
-        "part": "large",
-        "seed": seed,
-        "gap": 100 * (1 - worth / found.bound.value),
-        "over_spread": 100 * (worth / spread - 1),
-        "sets": found.evaluations,
-        "traces_s": traced_s - begun_s,
-        "search_s": found_s - traced_s,
-        "plans_s": planned_s - found_s,
-    }
-    gone = [g for g, gpu in enumerate(fleet.gpus) if gpu.node != "n0"]
-    left = Fleet(fleet.tenants, fleet.classes, tuple(fleet.gpus[g] for g in gone), fleet.apart)
+        spread, _ = worths.total(rival("spread", fleet), LONG)
+        yield {
+            "part": "large",
+            "seed": seed,
+            "gap": 100 * (1 - worth / found.bound.value),
+            "over_spread": 100 * (worth / spread - 1),
+            "sets": found.evaluations,
+            "traces_s": traced_s - begun_s,
+            "search_s": found_s - traced_s,
+            "plans_s": planned_s - found_s,
+        }
+        yield {"part": "lost", "seed": seed, **_lost(fleet, found, Valuer(processes))}
+
+
+def _lost(fleet: Fleet, found: Assignment, worths: Valuer) -> Row:
+    """New sets after the first node is gone; nothing is known but where tenants stood."""
+    left = replace(fleet, gpus=tuple(gpu for gpu in fleet.gpus if gpu.node != "n0"))
     gpu_of = {name: gpu.name for gpu, members in zip(fleet.gpus, found.sets, strict=True) for name in members}
-    terms = {one.tenants[0].name: one.tenants[0] for one in fleet.classes[0].alone if one is not None}
-    costs = {
-        name: own.weight * own.accuracy_before * float(own.arrivals_rps.mean()) * (6.0 + own.overhead_s)
-        for name, own in terms.items()
-    }
-    with valuing(window, jobs) as worths:
-        begun_s = time.perf_counter()
-        after = assign(left, worths, nets=worths.nets, present=Present(gpu_of, costs, 6.0))
-        took_s = time.perf_counter() - begun_s
-    stood = {name for g in gone for name in found.sets[g]}
-    yield {
-        "part": "lost",
-        "seed": seed,
+    begun_s = time.perf_counter()
+    after = assign(left, worths, nets=worths.nets, present=Present(gpu_of, dict(_move_costs(fleet)), HORIZON_WINDOWS))
+    took_s = time.perf_counter() - begun_s
+    kept = {name for name, gpu in gpu_of.items() if gpu in {one.name for one in left.gpus}}
+    return {
         "gap": 100 * (1 - after.worth / after.bound.value),
         "sets": after.evaluations,
         "new_sets_s": took_s,
-        "lost": len(tenants) - len(stood),
-        "moved_beside": len(stood.intersection(after.moved)),
+        "lost": len(gpu_of) - len(kept),
+        "moved_beside": len(kept.intersection(after.moved)),
     }
+
+
+def _move_costs(fleet: Fleet) -> Iterator[tuple[str, float]]:
+    """Right answers that a tenant misses while its weights are moved and its workers start."""
+    for alone in fleet.classes[0].alone:
+        if alone is not None:
+            (own,) = alone.tenants
+            away_s = TRANSFER_S + alone.switching_s + own.overhead_s
+            yield own.name, own.weight * own.accuracy_before * float(own.arrivals_rps.mean()) * away_s
 
 
 def simulated(seed: int, jobs: int) -> Iterator[Row]:
@@ -143,7 +147,8 @@ def simulated(seed: int, jobs: int) -> Iterator[Row]:
         tenants = drawn(seed, 20, 8, load)
         window = window_of(tenants, jobs)
         fleet = fleet_of(window, 8)
-        with valuing(window, jobs) as worths:
+        with Processes(jobs, partial(take, window)) as processes:
+            worths = Valuer(processes)
             ours = members_of(fleet, assign(fleet, worths, nets=worths.nets))
             worth, salvage = worths.total(ours, LONG)
         chosen = {"ours": ours, **{name: list(rival(name, fleet)) for name in RIVALS}}

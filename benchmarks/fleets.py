@@ -39,7 +39,7 @@ GPU = "a100-80gb"
 SHORT = Budget(max_nodes=10, proves=False)
 """With which sets are valued in a search."""
 
-LONG = Budget(max_nodes=250, proves=False)
+LONG = Budget(max_nodes=60, proves=False)
 """With which chosen sets are planned."""
 
 _MODELS = (

@@ -35,19 +35,17 @@ class SearchEffort:
     """What a search may spend.
 
     Attributes:
-        sets: Sets that are valued at most, beside those that it starts from,
-        sets_per_gpu: and so many more for each GPU.
+        sets: Sets that are valued at most, beside those that it starts from.
         per_round: Changes that are valued together.
         per_gpu: Of these on one GPU at most.
     """
 
     sets: int = 120
-    sets_per_gpu: int = 2
     per_round: int = 12
     per_gpu: int = 3
 
 
-ANEW = SearchEffort(sets=40, sets_per_gpu=1)
+ANEW = SearchEffort(sets=24)
 """The same where tenants stand already: what serves them waits for it, and most of them stay."""
 
 
@@ -196,7 +194,7 @@ def assign(
     starts = [one for one in starts if sum(map(len, one.sets)) == n_placed]
     best, *others = sorted(starts, key=lambda one: -sum(one.estimated(g) for g in range(len(fleet.gpus))))
     n_begun = len({valued.on(g, members) for g, members in enumerate(best.sets)})
-    n_most = n_begun + effort.sets + effort.sets_per_gpu * len(fleet.gpus)
+    n_most = n_begun + effort.sets
     for standing, limit in ((best, (n_begun + n_most) // 2), (best, n_most), *((other, n_most) for other in others)):
         if standing is not best and len(valued.known) >= limit:
             break

@@ -58,7 +58,7 @@ def test_no_set_is_asked_for_twice_or_empty() -> None:
 
 
 def test_effort_is_counted_in_sets() -> None:
-    found = assign(fleet := plain_fleet(8), Engine(fleet), effort=SearchEffort(sets=3, sets_per_gpu=0, per_round=1))
+    found = assign(fleet := plain_fleet(8), Engine(fleet), effort=SearchEffort(sets=3, per_round=1))
     assert 3 <= found.evaluations <= 3 + 3 + 1
 
 
