@@ -135,14 +135,14 @@ class Run:
     def seconds(self) -> Table:
         """A row for each second that is counted, and tenant: what became of the requests that arrived in it.
 
-        ``goodput`` are those that were answered in time and right.
+        ``goodput`` are those that were answered in time and right; ``None`` where nobody knows what is right.
         """
         return Table(
             {
                 "second": second,
                 "tenant": tenant,
                 **{key: getattr(counts, key)[place] for key in ("arrivals", "in_time", "late", "dropped")},
-                "goodput": counts.correct[place],
+                "goodput": counts.correct[place] if counts.is_labelled else None,
             }
             for record in self.log.of(WindowFinished)
             for place, second in enumerate(self._seconds_of(record.window))

@@ -36,9 +36,9 @@ from migrator.config.sections import Config
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.real import RealGpu, joining
 from migrator.execution.replay import replayed
-from migrator.inputs.assembly import assemble
+from migrator.inputs.assembly import assemble, assemble_run
 from migrator.inputs.setting import Setting
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import Traffic
 from migrator.log.records import Resumed, RunFinished, WindowFinished, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
@@ -186,7 +186,7 @@ def run_command(
 
 
 @contextmanager
-def _shown(config: Config, verbose: bool, gpu: GpuModel, traffic: RecordedTraffic) -> Iterator[RunView]:
+def _shown(config: Config, verbose: bool, gpu: GpuModel, traffic: Traffic) -> Iterator[RunView]:
     """Print what arrives, and then how far the run is; ``config`` is as it was read."""
     console = progress()
     print_traffic(config, traffic, console)
@@ -246,6 +246,7 @@ def resume_run(
         refuse_unlike(rival, config, path)
         if not log.is_finished:
             require_live(config, path)
+        traffic: Traffic
         if log.is_finished or config.gpu.backend == "sim":
             setting, traffic = assemble(config, path)
             opponent = Rival.of(rival, setting, traffic)
@@ -254,7 +255,7 @@ def resume_run(
         else:
             with gpu_of(config, path, where) as real:
                 assert real is not None
-                setting, traffic = assemble(config, path, real.gpu.model)
+                setting, traffic = assemble_run(config, path, real.gpu.model)
                 opponent = Rival.of(rival, setting, traffic)
                 _join(log, real, where, chosen, setting, traffic, view, interruption)
     print_run(folder, opponent, setting, html, conditions)
@@ -300,7 +301,7 @@ def _join(
     where: OnGpu,
     policy: AnyPolicy,
     setting: Setting,
-    traffic: RecordedTraffic,
+    traffic: Traffic,
     view_of: Callable[..., RunView],
     interruption: Interruption,
 ) -> None:
@@ -347,7 +348,7 @@ def _carry_on(
     log: ResumedLog,
     policy: AnyPolicy,
     setting: Setting,
-    traffic: RecordedTraffic,
+    traffic: Traffic,
     view_of: Callable[..., RunView],
     interruption: Interruption,
     *,

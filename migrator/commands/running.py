@@ -30,10 +30,10 @@ from migrator.execution.replanning import LATE_S
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.watch import NoAnswerError
 from migrator.extras import lacking
-from migrator.inputs.assembly import assemble
+from migrator.inputs.assembly import assemble_run
 from migrator.inputs.pools import require_shareable
 from migrator.inputs.setting import Setting
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import RecordedTraffic, Traffic
 from migrator.log.records import Resumed, Wall, WindowStarted
 from migrator.log.report import report_of
 from migrator.log.runlog import (
@@ -127,7 +127,7 @@ class Rival:
     simulate: Simulation
 
     @classmethod
-    def of(cls, policy: AnyPolicy | None, setting: Setting, traffic: RecordedTraffic) -> Rival | None:
+    def of(cls, policy: AnyPolicy | None, setting: Setting, traffic: Traffic) -> Rival | None:
         """The policy with its first window planned, before the run that it is for; ``None`` without one.
 
         Raises:
@@ -137,6 +137,7 @@ class Rival:
         """
         if policy is None:
             return None
+        assert isinstance(traffic, RecordedTraffic)  # of a live run there is no rival
         try:
             return cls(policy.name, prepared(setting, traffic, policy))
         except InfeasibleError as error:
@@ -232,7 +233,7 @@ def begin(
     config: Config,
     origin: str,
     policy: AnyPolicy,
-    show: Callable[[GpuModel, RecordedTraffic], AbstractContextManager[View]],
+    show: Callable[[GpuModel, Traffic], AbstractContextManager[View]],
     *,
     where: OnGpu,
     out: Path | None = None,
@@ -263,7 +264,7 @@ def begin(
     if config.gpu.backend != "sim" and not isinstance(policy, Policy):
         raise MigratorError(f"gpu.backend is {config.gpu.backend}; {policy.name} shares the GPU without MIG instances")
     with interruptible(stop) as interruption, gpu_of(config, origin, where) as real:
-        setting, traffic = assemble(config, origin, None if real is None else real.gpu.model)
+        setting, traffic = assemble_run(config, origin, None if real is None else real.gpu.model)
         warn_of(setting.warnings)
         opponent = Rival.of(rival, setting, traffic)
         with show(setting.gpu, traffic) as view:
@@ -297,7 +298,7 @@ class Resumption:
 
 def carry_out(
     setting: Setting,
-    traffic: RecordedTraffic,
+    traffic: Traffic,
     policy: AnyPolicy,
     log_of_run: Callable[[], RunLog],
     *,
@@ -343,7 +344,7 @@ def carry_out(
 @contextmanager
 def _opened_parts(
     setting: Setting,
-    traffic: RecordedTraffic,
+    traffic: Traffic,
     policy: AnyPolicy,
     *,
     real: RealGpu | None,
@@ -362,11 +363,14 @@ def _opened_parts(
         WireError: The folder of the processes cannot be used.
     """
     if real is None:
+        assert isinstance(traffic, RecordedTraffic)  # others need workers that are real
         yield simulated_parts(setting, traffic, policy, time_limit_s=time_limit_s)
         return
     assert isinstance(policy, Policy)  # others share a GPU without MIG instances, and are refused before
     joins = begun.joins
     if run is None:
+        if not isinstance(traffic, RecordedTraffic):
+            raise MigratorError("--dry-run plans with a trace or a rate, and this config's clients are yet to come")
         yield real_parts(real, setting, traffic, policy, joins=joins, time_limit_s=time_limit_s)
         return
     from migrator.execution.live.opening import live_parts  # noqa: PLC0415 - needs an extra

@@ -13,9 +13,10 @@ from migrator.commands.options import Json, with_examples
 from migrator.config.reading import read_config
 from migrator.errors import MigratorError
 from migrator.execution.reposing import RunCheck
-from migrator.inputs.assembly import assemble
-from migrator.log.records import WindowStarted
-from migrator.log.runlog import CONFIG_FILE, read_log
+from migrator.inputs.arrivals import LiveTraffic
+from migrator.inputs.assembly import assemble_run
+from migrator.log.records import WindowFinished, WindowStarted
+from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
 from migrator.terminal.console import counted, escape, output, print_json, progress
 from migrator.views.as_json import checked_plan_to_json, verification_to_json
 from planner.files.plan_file import read_plan
@@ -129,7 +130,9 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
         raise MigratorError(f"--window is {window}; the log of {folder} has {_numbers(windows)}")
     config_path = folder / CONFIG_FILE
     with progress().status("posing the run's windows anew"):
-        setting, traffic = assemble(read_config(config_path), str(config_path))
+        setting, traffic = assemble_run(read_config(config_path), str(config_path))
+        if isinstance(traffic, LiveTraffic):
+            _retake(traffic, log)
         checked = list(RunCheck(log, setting, traffic).plans(window))
     anew = [item for item in checked if item.anew_from_step is not None]
     n_posed = sum(item.verification is not None for item in anew)
@@ -152,6 +155,16 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
         shortfall = item.reason if item.verification is None else asked.shortfall(item.verification)
         if item.is_planned and shortfall:
             raise MigratorError(f"{folder}: {item.name}: {shortfall}")
+
+
+def _retake(traffic: LiveTraffic, log: ReadLog) -> None:
+    """Have clients' traffic know what the log has counted."""
+    window_s = round(log.header.window_s)
+    for closing in log.of(WindowFinished):
+        for name, counts in closing.tenants.items():
+            for second, offered in enumerate(counts.arrivals, closing.window * window_s):
+                traffic.take(name, second, offered)
+        traffic.close((closing.window + 1) * window_s)
 
 
 def _numbers(windows: Sequence[int]) -> str:

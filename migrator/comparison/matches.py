@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from migrator.inputs.traffic import RecordedTraffic
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.changes import changes_in
 from migrator.log.records import Assumed, Shares, WindowFinished, WindowStarted
+from migrator.log.report import totals_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from planner.policies.policy import AnyPolicy, Batching, Policy
@@ -206,7 +207,7 @@ def score_of(match: Match) -> MatchScore:
 
 def _totals(closing: WindowFinished) -> Totals:
     own = closing.tenants.values()
-    return Totals(*(sum(sum(getattr(counts, item.name)) for counts in own) for item in fields(Totals)))
+    return sum(map(totals_of, own), Totals())
 
 
 def _setup(setting: Setting) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,7 +40,7 @@ from planner.plan import AnyCertificate, MigPlan
 from planner.policies.policy import AnyPolicy, Knows
 from planner.problem import Owner, Pool, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
-from workloads.serving.tally import SecondCounts, SettledWindow, Totals
+from workloads.serving.tally import COUNTED, SecondCounts, SettledWindow
 from workloads.tenants import Tenant
 from workloads.training import FULL
 
@@ -521,7 +520,8 @@ def window_finished(settled: SettledWindow, served: Mapping[str, Mapping[str, An
 
 
 def _counts(counts: SecondCounts, served: Mapping[str, Any]) -> records.Counts:
-    by_second = {item.name: getattr(counts, item.name).tolist() for item in fields(Totals)}
+    names = COUNTED if counts.refused is None else (*COUNTED[:4], "refused")
+    by_second = {name: getattr(counts, name).tolist() for name in names}
     return records.Counts(**by_second, latency_ms=list(counts.latency_ms.items()), **served)
 
 

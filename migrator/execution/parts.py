@@ -21,12 +21,12 @@ from migrator.execution.instances import Instances, lead_s
 from migrator.execution.models import Models, TabledModels
 from migrator.execution.planning import Solving
 from migrator.execution.posing import posed, tenants_that_run
-from migrator.execution.requests import Queues, SimulatedQueues
+from migrator.execution.requests import SimulatedQueues
 from migrator.execution.seams import Accounts, Sharing
 from migrator.execution.tenancies import Tenancy
 from migrator.inputs.pools import as_shared
 from migrator.inputs.setting import Setting
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import RecordedTraffic, Traffic
 from migrator.log.records import RunFinished
 from planner.errors import EngineError
 from planner.feasibility import infeasibility
@@ -80,7 +80,7 @@ class Parts:
         turns_by: By what the processes of a pool's members take turns in an instance; only where they are real.
     """
 
-    traffic: RecordedTraffic
+    traffic: Traffic
     policy: AnyPolicy
     sharing: Sharing
     clock: Shown
@@ -100,18 +100,18 @@ class Parts:
 
 def parts_on_instances(
     setting: Setting,
-    traffic: RecordedTraffic,
+    traffic: Traffic,
     policy: Policy,
     backend: Callable[[float], Backend],
     *,
-    queues: Queues | None = None,
+    accounts: Accounts | None = None,
     models: Models | None = None,
     ending: Callable[[], RunFinished] | None = None,
     joins: Joining | None = None,
     as_published: bool = False,
     time_limit_s: float | None = None,
 ) -> Parts:
-    """The parts of a run whose tenants have instances; queues and models are simulated unless given.
+    """The parts of a run whose tenants have instances; accounts and models are simulated unless given.
 
     ``backend`` opens the GPU with a clock that shows this second, and begins to run when it is looked at.
 
@@ -125,11 +125,12 @@ def parts_on_instances(
     if policy.knows is Knows.RUN:
         policy = _prepared(policy, true_problems(setting, traffic))
     first_s = 0.0 if joins is None else joins.window * setting.config.window_s
-    if queues is None:
+    if accounts is None:
+        assert isinstance(traffic, RecordedTraffic)  # what is simulated is
         dispatch = Dispatch.PUSH if policy.traits.pushes else Dispatch.PULL
         queues = simulated_queues(setting, dispatch)
-    first_window = 0 if joins is None else joins.window
-    accounts = QueueAccounts(traffic, setting.tenants, setting.config.window_s, queues, first_window)
+        first_window = 0 if joins is None else joins.window
+        accounts = QueueAccounts(traffic, setting.tenants, setting.config.window_s, queues, first_window)
     opened = backend(first_s - lead_s(setting))
     step_s, n_steps = setting.config.step_s, setting.config.n_history_steps
     arrived_rps = partial(traffic.rates_before, step_s=step_s, n_steps=n_steps) if policy.knows is Knows.PAST else None
@@ -179,7 +180,7 @@ def tabled_models(setting: Setting, joins: Joining | None = None) -> TabledModel
     return models
 
 
-def true_problems(setting: Setting, traffic: RecordedTraffic) -> tuple[Problem, ...]:
+def true_problems(setting: Setting, traffic: Traffic) -> tuple[Problem, ...]:
     """Every window's problem with its true arrivals, each as if it were the first and no retraining had been missed."""
     hindsight, found = Foresight(setting, traffic, needs_hindsight=True), []
     for window in range(setting.config.windows):

@@ -280,6 +280,8 @@ def replayed(folder: Path) -> LiveFidelity:
         raise LogError(f"{folder}: its requests were simulated; only a live run can be held against the simulation")
     if not log.settled:
         raise LogError(f"{folder}: no window of it was finished, so there is nothing to compare")
+    if not all(closing.is_labelled for closing in log.settled.values()):
+        raise LogError(f"{folder}: its requests came from clients; they are not kept, and nobody knows what is right")
     setting = _setting(log, read_config(folder / CONFIG_FILE))
     requests = _requests(folder, [tenant.name for tenant in log.header.tenants])
     simulated = _Replay(log, setting, requests).counts(round(log.header.window_s) * (1 + max(log.settled)))

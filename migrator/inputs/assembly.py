@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, assert_never
 
+import numpy as np
+
 from executor.mig import GpuModel
 from executor.names import spelled_as
 from forecaster.forecast import Forecaster
@@ -30,10 +32,12 @@ from migrator.config.sections import (
 )
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.extras import lacking
+from migrator.inputs.arrivals import LiveTraffic
 from migrator.inputs.doubts import doubts_of
 from migrator.inputs.estimates import as_profiled, service_factors
 from migrator.inputs.setting import Setting
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import CLIENTS, Origin, RecordedTraffic, Traffic
+from workloads.arrays import IntArray
 from workloads.errors import TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points, servable_rows
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
@@ -79,6 +83,45 @@ def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[
     )
     arrivals, loads = [part.arrivals for part in parts], [part.load for part in parts]
     return setting, RecordedTraffic(setting.tenants, arrivals, loads, config.seed)
+
+
+def assemble_run(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[Setting, Traffic]:
+    """As :func:`assemble`, also of a config whose clients are yet to come: there the traffic knows the past alone.
+
+    Raises:
+        ConfigSloError: No profile meets a tenant's SLO.
+        ConfigError: A tenant's trace, profile or scale does not work out; names the tenant.
+    """
+    if not config.has_live_arrivals:
+        return assemble(config, origin, gpu)
+    setting, parts = untraced(config, origin, gpu), []
+    for entry in setting.config.tenants:
+        with _naming(f"{origin}: tenants.{entry.name}"):
+            parts.append(_past(config, entry))
+    forecaster = forecaster_of(config.forecast, config.step_s, origin, config.n_steps)
+    origins, past = [source for source, _ in parts], [counts for _, counts in parts]
+    names = [entry.name for entry in setting.config.tenants]
+    return replace(setting, forecaster=forecaster), LiveTraffic(names, origins, past)
+
+
+def _past(config: Config, entry: TenantConfig) -> tuple[Origin, IntArray]:
+    """What is taken for a tenant's past before its clients come, over ``forecast.history_s``."""
+    given, history_s = entry.arrivals, math.ceil(config.forecast.history_s)
+    notes: tuple[str, ...] = ()
+    if given.history is not None:
+        trace = trace_once(given.history, Path(), reading_of(given))
+        if trace.n_seconds < history_s:
+            what = f"{trace.n_seconds} s; forecast.history_s = {history_s} s are needed"
+            raise WorkloadError(f"arrivals.history: {given.history}: has {what}")
+        counts, source, notes = trace.counts[-history_s:], f"{CLIENTS}, after {Path(trace.name).name}", trace.notes
+    elif given.expect_rps is not None:
+        counts = np.diff(np.floor(given.expect_rps * np.arange(history_s + 1) + 1e-9)).astype(np.int64)
+        source = f"{CLIENTS}, before them {given.expect_rps:g}/s expected"
+    else:
+        raise WorkloadError("arrivals: nothing is known of the past; history or expect_rps is needed")
+    mean = float(counts.mean())
+    dispersion = float(counts.var()) / mean if mean else 0.0
+    return Origin(source, Scale(ScaleMethod.THIN), 0.0, dispersion, dispersion, notes=notes), counts
 
 
 def untraced(config: Config, origin: str, gpu: GpuModel | None = None) -> Setting:

@@ -21,6 +21,9 @@ from workloads.traffic.scaling import Arrivals, Recorded, Scale
 
 _EPS_S = 1e-9
 
+CLIENTS = "clients"
+"""The source of live arrivals begins so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -23,6 +23,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from migrator.errors import LogError
 from migrator.log.changes import Tenure, serving_instances
 from migrator.log.records import Finished, Tenant, WindowStarted
 from migrator.log.runlog import ReadLog
@@ -111,7 +112,13 @@ class Account(Added):
 
 
 def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
-    """By tenant, the account of all windows up to the last settled one, one after the other; void ones are 0."""
+    """By tenant, the account of all windows up to the last settled one, one after the other; void ones are 0.
+
+    Raises:
+        LogError: It is not known which answers are right.
+    """
+    if not all(closing.is_labelled for closing in log.settled.values()):
+        raise LogError(f"{log.folder}: clients do not say which answers are right, so it is unknown where goodput went")
     instances = serving_instances(log)
     return {tenant.name: _account(log, tenant, instances[tenant.name]) for tenant in log.header.tenants}
 

@@ -177,11 +177,20 @@ def _blind_places(record: records.WindowFinished, window_s: int) -> frozenset[in
     return frozenset(second - start_s for second in record.blind_seconds)
 
 
+def _check_refused(counts: records.Counts) -> None:
+    for second, (dropped, refused) in enumerate(zip(counts.dropped, counts.refused, strict=False)):
+        if refused > dropped:
+            raise LogError(f", second {second}: {refused} refused of {dropped} dropped")
+
+
 def _check_tenant(counts: records.Counts, needed: Sequence[str], n_seconds: int, uncounted: frozenset[int]) -> None:
+    if not counts.is_labelled:
+        needed = [key for key in needed if not key.startswith("correct")] + ["refused"]
     for key in (*needed, *(["others_share"] if counts.others_share else [])):
         if (n_counted := len(getattr(counts, key))) != n_seconds:
             raise LogError(f": {key} has {n_counted} seconds, the window {n_seconds}")
-    columns = zip(*(getattr(counts, key) for key in _COUNTS), strict=True)
+    nothing = [0] * n_seconds
+    columns = zip(*(getattr(counts, key) or nothing for key in _COUNTS), strict=True)
     for second, (arrivals, in_time, late, dropped, correct, correct_late) in enumerate(columns):
         if arrivals and second in uncounted:
             reason = f"{arrivals} arrivals in a blind second"
@@ -194,6 +203,7 @@ def _check_tenant(counts: records.Counts, needed: Sequence[str], n_seconds: int,
         else:
             continue
         raise LogError(f", second {second}: {reason}")
+    _check_refused(counts)
     if not all(0 <= share <= 1 for share in counts.others_share):
         raise LogError(f": others had {max(counts.others_share, key=lambda one: abs(one - 0.5))} of what it shared")
     answered, in_histogram = sum(counts.in_time) + sum(counts.late), sum(n for _, n in counts.latency_ms)

@@ -180,6 +180,8 @@ def _expected_pct(model: Known, finished: records.Finished | None) -> float | No
 
 
 def _right_pct(counts: records.Counts, seconds: Sequence[int]) -> float | None:
+    if not counts.is_labelled:
+        return None
     right = sum(counts.correct[second] + counts.correct_late[second] for second in seconds)
     answered = sum(counts.in_time[second] + counts.late[second] for second in seconds)
     return 100 * right / answered if answered else None

@@ -749,9 +749,11 @@ class Counts(Part, frozen=True, kw_only=True):
     in_time: list[Count]
     late: list[Count]
     dropped: list[Count]
-    correct: list[Count]
-    """In time and correct: goodput."""
-    correct_late: list[Count]
+    correct: list[Count] = []
+    """In time and correct: goodput. This and the next only where it is known what is right."""
+    correct_late: list[Count] = []
+    refused: list[Count] = []
+    """Of the dropped, those that found no room; only of live arrivals."""
     latency_ms: list[tuple[Count, Count]]
     """Histogram of the answered, `[b, n]`: n took more than b − 1 and at most b milliseconds."""
     could_serve: list[Number] = []
@@ -761,6 +763,11 @@ class Counts(Part, frozen=True, kw_only=True):
     others_share: list[Number] = []
     """Only of tenants that shared instances: which part of these others had in each second."""
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it is known which answers are right."""
+        return bool(self.correct)
+
 
 class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished"):
     """Every request of the window is resolved, and it is known what stood."""
@@ -769,6 +776,11 @@ class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished")
     """By tenant."""
     blind: tuple[tuple[Count, Count], ...] = ()
     """`[first, end)`, seconds of the run that are in no count."""
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it is known of all tenants which answers are right."""
+        return all(counts.is_labelled for counts in self.tenants.values())
 
     @property
     def blind_seconds(self) -> frozenset[int]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from migrator.log import records
 from migrator.log.changes import INFERENCE, RETRAINING, LayoutChange, Tenure, changes_in
-from migrator.log.live import LiveFacts, live_facts, model_ages
+from migrator.log.live import LiveFacts, known_of, live_facts, model_ages
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
 from migrator.log.trouble import BlindSpan, Replans, Trouble, blind_in, replans_of, trouble_of
-from workloads.serving.tally import Added, Totals, latency_percentile_ms, merge_histograms, rank_of
+from workloads.serving.tally import COUNTED, Added, Totals, latency_percentile_ms, merge_histograms, rank_of
 
 PHASES = ("destruction", "initialisation", "library_load", "model_load")
 """What a change goes through, in this order: the four phases of the paper's Figure 5."""
@@ -77,6 +78,8 @@ class Figures:
             serving yet (creation, start-up) or no more (draining, destruction); of a pool's, each member's equal part.
         late_ready_s: Seconds by which instances were ready later than planned, summed; of a pool's, each member's part.
         retrainings: Retrainings that began; without instances, those that ended.
+        expected_goodput: Of requests of which nobody knows what is right: those in time, each worth the accuracy in
+            force; else ``None``.
     """
 
     requests: Totals
@@ -88,6 +91,14 @@ class Figures:
     capacity_lost_s: float
     late_ready_s: float
     retrainings: int
+    expected_goodput: float | None = None
+
+    @property
+    def expected_goodput_pct(self) -> float | None:
+        """The same as a share of all arrivals."""
+        if self.expected_goodput is None or not self.requests.arrivals:
+            return None
+        return 100 * self.expected_goodput / self.requests.arrivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +193,11 @@ class Report:
     reason: str | None = None
 
     @property
+    def is_labelled(self) -> bool:
+        """Whether it is known which answers are right, so that goodput is counted, not expected."""
+        return self.total is None or not self.total.requests.unlabelled
+
+    @property
     def blind_s(self) -> int:
         """Seconds of settled windows that are in no figure."""
         return sum(window.blind_s for window in self.windows)
@@ -203,6 +219,7 @@ class _Part:
     """One tenant's raw figures in one window, from which any sum of them is made."""
 
     requests: Totals
+    expected_goodput: float | None
     latency_ms: Mapping[int, int]
     forecast_error: float
     moves: _Moves
@@ -308,11 +325,33 @@ def _part(
     counts, forecast = closing.tenants[name], started.forecast.tenants[name].mean_rps
     uncounted = {second - round(started.start_s) for second in closing.blind_seconds}
     return _Part(
-        requests=Totals(*(sum(getattr(counts, item.name)) for item in fields(Totals))),
+        requests=totals_of(counts),
+        expected_goodput=None if counts.is_labelled else _expected_goodput(name, log, started, counts),
         latency_ms=dict(counts.latency_ms),
         forecast_error=_absolute_error(counts.arrivals, forecast, log.header.step_s, uncounted),
         moves=moves_of(name, started, counts),
     )
+
+
+def totals_of(counts: records.Counts) -> Totals:
+    """Sums over all seconds of a tenant's window."""
+    totals = Totals(*(sum(getattr(counts, name)) for name in COUNTED))
+    if counts.is_labelled:
+        return totals
+    return replace(totals, unlabelled=totals.arrivals, refused=sum(counts.refused))
+
+
+def _expected_goodput(name: str, log: ReadLog, started: records.WindowStarted, counts: records.Counts) -> float | None:
+    """Answers in time, each worth the accuracy in force as its request arrived, in requests."""
+    known = known_of(log)[started.window].get(name)
+    if known is None:
+        return None
+    accuracy = [known.accuracy_before] * len(counts.in_time)
+    for ended in log.of(records.Finished):
+        first = math.ceil(ended.finish_s - started.start_s)
+        if ended.tenant == name and 0 <= first < len(accuracy):
+            accuracy[first:] = [ended.accuracy] * (len(accuracy) - first)
+    return math.fsum(n * share for n, share in zip(counts.in_time, accuracy, strict=True))
 
 
 _MovesOf = Callable[[str, records.WindowStarted, records.Counts], _Moves]
@@ -447,6 +486,7 @@ def _figures(parts: Iterable[_Part]) -> Figures:
     requests = sum((part.requests for part in parts), Totals())
     latency_ms = merge_histograms([part.latency_ms for part in parts])
     error = sum(part.forecast_error for part in parts)
+    expected = [part.expected_goodput for part in parts if part.expected_goodput is not None]
     return Figures(
         requests=requests,
         p50=Percentile.of(requests, latency_ms, 0.5),
@@ -457,6 +497,7 @@ def _figures(parts: Iterable[_Part]) -> Figures:
         capacity_lost_s=sum(part.moves.capacity_lost_s for part in parts),
         late_ready_s=sum(part.moves.late_ready_s for part in parts),
         retrainings=sum(part.moves.retrainings for part in parts),
+        expected_goodput=math.fsum(expected) if len(expected) == len(parts) else None,
     )
 
 

@@ -83,7 +83,7 @@ def surprises(log: ReadLog) -> tuple[Surprise, ...]:
     """Of every settled window with a plan of its own, in order; all tenants first, then those far off themselves."""
     revised = {record.window for record in log.of(PlanRevised)}
     # Of blind seconds nothing was counted, and no plan says what it promised of the others alone.
-    whole = {window for window, closing in log.settled.items() if not closing.blind} - revised
+    whole = {window for window, one in log.settled.items() if one.is_labelled and not one.blind} - revised
     told = [started for started in log.of(WindowStarted) if started.expected and started.window in whole]
     if not told:
         return ()

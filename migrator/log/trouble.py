@@ -128,6 +128,8 @@ def kept_in(log: ReadLog, windows: Iterable[tuple[records.WindowStarted, records
     """
     n_windows, expected, promised, arrivals, goodput = 0, 0.0, 0.0, 0, 0
     for started, closing in windows:
+        if not closing.is_labelled:
+            continue
         own = {name: promise for name, promise in (started.expected or {}).items() if promise.goodput is not None}
         first = first_second(log.header, started)
         n_windows += bool(own)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from migrator.views.figures import FIGURES, OUTCOMES, TENANTS, TOTALS
+from migrator.views.figures import EXPECTED, FIGURES, OUTCOMES, TENANTS, TOTALS
 from migrator.views.table import in_json
 
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
@@ -122,7 +122,8 @@ def _figures_of_all(part: Report | WindowReport) -> Json:
 
 
 def _figures(figures: Figures) -> Json:
-    return _rounded(in_json(FIGURES, figures))
+    columns = FIGURES if figures.expected_goodput is None else (*FIGURES, *EXPECTED)
+    return _rounded(in_json(columns, figures))
 
 
 def diff_to_json(diff: Diff) -> Json:

@@ -28,7 +28,7 @@ ACCURACY: Column[Totals] = Column("accuracy", "accuracy_pct", "%")
 REQUESTS: Sequence[Column[Totals]] = (
     Column("arrivals", "arrivals"),
     *fields("in_time", "late", "dropped"),
-    Column("", "goodput", get=lambda one: one.correct),
+    *fields("goodput"),
     *(replace(GOODPUT, heading="good-\nput\n%"), IN_TIME, ACCURACY),
 )
 """Of a run's requests."""
@@ -54,6 +54,14 @@ FIGURES: Sequence[Column[Figures]] = (
     Column("capacity lost", "capacity_lost_s", "s", ",.1f", heading="capa-\ncity\nlost s"),
     *fields("late_ready_s"),
 )
+
+
+EXPECTED: Sequence[Column[Figures]] = (
+    Column("refused", "refused", get=lambda one: one.requests.refused),
+    *fields("expected_goodput"),
+    Column("expected goodput", "expected_goodput_pct", "%", heading="expected\ngoodput\n%"),
+)
+"""Beside them, where nobody knows what is right."""
 
 
 def _of_plans(column: Column[PointOutcome]) -> Column[PointOutcome]:

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.inputs.provenance import MEASURED_JITTER, derived_profiles, faults_text, misjudged_text, scaling_text
+from migrator.inputs.traffic import CLIENTS
 from migrator.log.live import BECAME, LiveFacts, ModelWindow
 from migrator.log.records import Cause, RunStarted, Scale, Tenant
 from migrator.log.report import PHASES, Figures, Phase, Report, WindowReport
 from migrator.log.trouble import Replans, Trouble
 from migrator.terminal.console import counted, escape
-from migrator.views.figures import FIGURES
+from migrator.views.figures import EXPECTED, FIGURES
 from migrator.views.sentences import assumed_lines, floors_in_words, surprise_lines
 from migrator.views.table import NAME, Column, Sheet, named
 
@@ -54,6 +55,11 @@ def print_report(report: Report, console: Console) -> None:
     """Print the run's setting, a row for each window and tenant, totals, and what was assumed."""
     _print_header(report, console)
     _sheet(report).print(console)
+    if (total := report.total) is not None and not report.is_labelled:
+        in_time_pct = _number(total.requests.slo_attainment_pct, 1)
+        worth = f"expected goodput {_number(total.expected_goodput_pct, 1)} % (in time × the accuracy in force)"
+        offered = f"{total.requests.arrivals:,} offered · {total.requests.refused:,} refused"
+        console.print(f"{worth} · in time {in_time_pct} % of {offered}")
     for line in surprise_lines(report.surprises):
         console.print(f"[bold red]far from its plan:[/] {escape(line)}")
     if report.live is not None:
@@ -131,6 +137,10 @@ def what_is_simulated(header: RunStarted) -> str:
 
 
 def _tenant_line(tenant: Tenant) -> str:
+    if tenant.trace.startswith(CLIENTS):
+        return (
+            f"[bold]{escape(tenant.name)}[/]: {escape(tenant.model)}, SLO {tenant.slo_ms:,g} ms, {escape(tenant.trace)}"
+        )
     return (
         f"[bold]{escape(tenant.name)}[/]: {escape(tenant.model)}, SLO {tenant.slo_ms:,g} ms, load "
         f"{tenant.load:.2f}, {escape(_origin(tenant.trace, tenant.scale))} "
@@ -167,8 +177,13 @@ def _sheet(report: Report) -> Sheet[_Row]:
     """A row for each window and tenant, then totals."""
     totals = [_Row(_TOTAL, name, figures) for name, figures in report.tenants.items()]
     total = None if report.total is None else _Row(_TOTAL, _TOTAL, report.total)
+    columns = _COLUMNS
+    if not report.is_labelled:
+        unknown = ("accuracy", "goodput")
+        columns = [one for one in _COLUMNS if one.name not in unknown]
+        columns += [column.of(attrgetter("figures")) for column in named(EXPECTED, ("refused", "expected goodput"))]
     return Sheet(
-        _COLUMNS,
+        columns,
         [*map(_rows, report.windows), [*totals, *([total] if total else [])]],
         style=lambda row: "bold" if row is total else "dim" if row.figures is None else None,
         spare=_SPARE,
@@ -206,13 +221,15 @@ _LEARNED: Sequence[Column[ModelWindow]] = (
 def _print_live(facts: LiveFacts, console: Console) -> None:
     """Print what was learned, window by window, and whether each request is accounted for."""
     spare = ("expected", "tested", "load", "model age", "new weights", "before")
-    Sheet(_LEARNED, [facts.learned], spare=spare, layout={"no_wrap": True}).print(console)
+    told = [one for one in facts.learned if (one.before_pct, one.finish_s, one.failure) != (None, None, "")]
+    if told:
+        Sheet(_LEARNED, [told], spare=spare, layout={"no_wrap": True}).print(console)
     for one in facts.learned:
         if one.failure:
             console.print(f"window {one.window}: {escape(one.tenant)} was not retrained: {escape(one.failure)}")
     if facts.from_window:
         console.print(f"What follows is from window {facts.from_window} on, where the run was joined again:")
-    if facts.requests:
+    if facts.sent_late_s is not None:
         parts = [f"{facts.total(key):,} {key.replace('_', ' ')}" for key in BECAME]
         missing = f"; [bold red]{facts.unaccounted:,} are not accounted for[/]" if facts.unaccounted else ""
         others = f"; {facts.of_others:,} more by others, in no figure here" if facts.of_others else ""

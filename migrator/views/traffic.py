@@ -36,6 +36,9 @@ def traffic_lines(config: Config, traffic: Traffic) -> Iterator[str]:
     """A line for each tenant: source, its requests, scale, and the run's requests; and one on the load's windows."""
     history_s = math.ceil(config.forecast.history_s)
     for entry, origin in zip(config.tenants, traffic.origins, strict=True):
+        if entry.arrivals.live:
+            yield f"{entry.name}: {_shown(origin.source)}"
+            continue
         again = again_text(entry.arrivals, origin, history_s)
         yield f"{entry.name}: {_source_text(origin)}; {_scale_text(origin)}; {again}{_run_text(origin)}"
     n_load, n = config.n_load_windows, config.windows

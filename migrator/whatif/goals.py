@@ -61,9 +61,11 @@ def goals_of_run(report: Report, conditions: Iterable[Condition]) -> tuple[Goal,
     for one in conditions:
         figures = report.total if one.tenant is None else report.tenants.get(one.tenant)
         totals = Totals() if figures is None else figures.requests
-        found.append(
-            _goal(one, totals.arrivals, _kept(one, totals.correct, totals.in_time), reason, report.header.simulated)
+        unknown = (
+            "clients do not say which answers are right" if totals.unlabelled and one.metric == "goodput" else None
         )
+        kept = _kept(one, totals.correct, totals.in_time)
+        found.append(_goal(one, totals.arrivals, kept, reason or unknown, report.header.simulated))
     return tuple(found)
 
 

@@ -38,6 +38,7 @@ from workloads.live.messages import (
     Batch,
     Beat,
     Changed,
+    Closed,
     Credit,
     Drain,
     DrainAll,
@@ -45,6 +46,7 @@ from workloads.live.messages import (
     Draining,
     Finish,
     Finished,
+    FromClient,
     FromController,
     FromWorker,
     Goodbye,
@@ -62,6 +64,7 @@ from workloads.live.messages import (
     State,
     Status,
     Stop,
+    TurnedAway,
     Watch,
     Worth,
 )
@@ -88,6 +91,7 @@ class DispatcherSetup:
         queue_bytes: Most memory for one tenant's requests; what is over is refused.
         tick_s: How often counts are told, and silence and hanging looked for.
         turn_cost: The share by which a turn in a shared lane lasts longer that follows another tenant's.
+        closes_s: A second takes no further request so long after its end, which is told; ``None``: it always does.
     """
 
     folder: Path
@@ -99,6 +103,7 @@ class DispatcherSetup:
     queue_bytes: int = 2**28
     tick_s: float = 0.25
     turn_cost: float = 0.0
+    closes_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("silence_s", "hang_factor", "hang_s", "tick_s"):
@@ -139,8 +144,10 @@ class _Dispatcher:
     def __init__(self, setup: DispatcherSetup, parent: Parent) -> None:
         self._setup, self._parent = setup, parent
         self._queues = {
-            tenant: TenantQueue(tenant, setup.origin_s, setup.queue_bytes) for tenant in dict.fromkeys(setup.tenants)
+            tenant: TenantQueue(tenant, setup.origin_s, setup.queue_bytes, setup.closes_s)
+            for tenant in dict.fromkeys(setup.tenants)
         }
+        self._closed = 0
         self._lanes = Lanes(self._queues, setup.turn_cost)
         self._loads: dict[str, Order] = {}  # of those whose lane is not kept for them yet
         self._known: dict[str, _Known] = {}
@@ -217,16 +224,21 @@ class _Dispatcher:
 
     def _from_client(self, client: bytes, raw: bytes) -> None:
         try:
-            request = FROM_CLIENT.message(raw)
+            request: FromClient = FROM_CLIENT.message(raw)
         except MessageError as error:
             self._broadcast(NotDone(f"from a client: {error}"))
             return
         now_s = monotonic()
         queue = self._queues.get(request.tenant)
         if queue is None:
+            if isinstance(request, TurnedAway):
+                return
             known = " ".join(self._queues)
             reason = f"no tenant {request.tenant[:100]!r}; there is: {known}"[:1000]
             self._send(self._clients, client, Answer(request.id, Status.REFUSED, now_s, reason=reason))
+            return
+        if isinstance(request, TurnedAway):
+            queue.turned_away(request.arrival_s, request.requests, now_s)
             return
         queue.arrive(
             client, request.id, request.arrival_s, request.deadline_s, request.payload, now_s, request.expected
@@ -471,6 +483,10 @@ class _Dispatcher:
                 self._broadcast(Hung(name, now_s - begun_s, n_back))
                 self._kill(name, f"it had a batch for {now_s - begun_s:.1f} s")
             self._broadcast_counts(queue)
+        closed = min((queue.closed_before(now_s) for queue in self._queues.values()), default=0)
+        if self._setup.closes_s is not None and closed > self._closed:
+            self._closed = closed
+            self._broadcast(Closed(closed))
 
     def _most_s(self, latency_s: float) -> float:
         return max(self._setup.hang_s, self._setup.hang_factor * latency_s)

@@ -17,7 +17,8 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -55,6 +56,7 @@ from workloads.live.messages import (
     Request,
     State,
     Status,
+    TurnedAway,
     Watch,
 )
 from workloads.live.open_inference import (
@@ -303,6 +305,11 @@ class _Line:
             for number in ids:
                 self._asking.pop(number, None)
 
+    def turn_away(self, tenant: str, n_requests: int) -> None:
+        """Tell the dispatcher, if it is there, that so many requests found no room here."""
+        if self.is_open:
+            self._peer.send(TurnedAway(tenant, monotonic(), n_requests))
+
     def fail(self, reason: str) -> None:
         """Give up all that is under way."""
         for asking in set(self._asking.values()):
@@ -343,12 +350,26 @@ class _Line:
 
 @dataclass(slots=True)
 class _UnderWay:
-    """What one tenant's clients have under way: whole requests, and bodies that still come, the oldest first."""
+    """What one tenant's clients have under way: whole requests, and bodies that still come, the oldest first.
+
+    Attributes:
+        n_samples: Of the last request whose body was read; so many are taken for one whose body was not.
+    """
 
     n_requests: int = 0
+    n_samples: int = 1
     n_bytes: int = 0
     coming: dict[asyncio.Timeout, int] = field(default_factory=dict)
     is_reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """A whole request is under way meanwhile."""
+        self.n_requests += 1
+        try:
+            yield
+        finally:
+            self.n_requests -= 1
 
     def hold(self, n_bytes: int, most_bytes: int) -> int:
         """Count so many more bytes of whole requests, and return how many.
@@ -496,21 +517,27 @@ class _Door:
 
     async def _infer(self, request: HttpRequest) -> Response:
         tenant = self._tenant(request)
-        under_way, n_held = self._under_way[tenant.name], 0
-        self._check_room(tenant)  # before the body comes, too
-        body = await self._body(request, under_way)
-        arrival_s = monotonic()
-        self._check_room(tenant)
-        under_way.n_requests += 1
+        under_way, n_held, is_asked = self._under_way[tenant.name], 0, False
+        n_samples: int | None = None
         try:
-            n_held += under_way.hold(len(body), self._setup.held_bytes)
-            what = await self._asked(request, tenant, body)
-            del body
-            n_held += under_way.hold(sum(map(len, what.samples)) - n_held, self._setup.held_bytes)
-            answers = await self._answers(tenant, what.samples, arrival_s, what.timeout_s)
-            return await self._answers_response(request, tenant, what, answers)
+            self._check_room(tenant)  # before the body comes, too
+            body = await self._body(request, under_way)
+            arrival_s = monotonic()
+            self._check_room(tenant)
+            with under_way.one_more():
+                n_held += under_way.hold(len(body), self._setup.held_bytes)
+                what = await self._asked(request, tenant, body)
+                del body
+                n_samples = under_way.n_samples = len(what.samples)
+                n_held += under_way.hold(sum(map(len, what.samples)) - n_held, self._setup.held_bytes)
+                is_asked = True
+                answers = await self._answers(tenant, what.samples, arrival_s, what.timeout_s)
+                return await self._answers_response(request, tenant, what, answers)
+        except ProtocolError as error:
+            if not is_asked and error.status in (429, 503):
+                self._line.turn_away(tenant.name, n_samples or under_way.n_samples)
+            raise
         finally:
-            under_way.n_requests -= 1
             under_way.n_bytes -= n_held
 
     async def _answers_response(

@@ -3,7 +3,7 @@
 All times are seconds of the machine's monotonic clock, which its processes share. Who says what to whom:
 
 =======================  ==============================================================================================
-client → dispatcher      :class:`Request`
+client → dispatcher      :class:`Request`, :class:`TurnedAway`
 dispatcher → client      :class:`Answer`, one for each request
 worker → dispatcher      :class:`Hello`, :class:`Ready`, :class:`Credit`, :class:`Answers`, :class:`Loaded`,
                          :class:`Goodbye`; :class:`Heartbeat` by a connection of its own
@@ -12,7 +12,8 @@ dispatcher → worker      :class:`Batch`; the orders :class:`Serve`, :class:`Lo
 controller → dispatcher  :class:`Watch`, :class:`DrainAll`, :class:`Finish`, :class:`Worth`, and the orders, which are
                          passed on to the worker
 dispatcher → controller  :class:`Beat`, :class:`Changed`, :class:`Heartbeat`, :class:`Hung`, :class:`Loaded`,
-                         :class:`Counts`, :class:`Draining`, :class:`Drained`, :class:`Finished`, :class:`NotDone`
+                         :class:`Counts`, :class:`Closed`, :class:`Draining`, :class:`Drained`, :class:`Finished`,
+                         :class:`NotDone`
 =======================  ==============================================================================================
 """
 
@@ -89,6 +90,14 @@ class Request(Message, frozen=True):
     deadline_s: Moment
     payload: bytes
     expected: bytes | None = None
+
+
+class TurnedAway(Message, frozen=True):
+    """So many requests were refused before they came to the dispatcher, for want of room alone."""
+
+    tenant: Text
+    arrival_s: Moment
+    requests: Count
 
 
 class Answer(Message, frozen=True):
@@ -272,6 +281,12 @@ class DrainAll(Message, frozen=True):
     retry_after_s: Seconds
 
 
+class Closed(Message, frozen=True):
+    """No further request counts in a second before this one; all that came in those has been told."""
+
+    second: Count
+
+
 class Draining(Message, frozen=True):
     """No further request is taken; who asks may ask again ``retry_after_s`` later."""
 
@@ -315,6 +330,9 @@ class Counts(Message, frozen=True):
         second: Of the intended arrival, from the run's origin.
         dropped: All that got no answer; ``refused`` and ``failed`` of them were not dropped for their deadline.
         judged: Answered requests whose right answer is known; ``correct`` of them were right, ``goodput`` also in time.
+        turned_away: Requests that a client says were refused before they came here; in no other count.
+        latency_ms: Of the answered, ``(b, n)``: n took more than b − 1 and at most b milliseconds; only where seconds
+            are closed.
     """
 
     tenant: Text
@@ -328,6 +346,13 @@ class Counts(Message, frozen=True):
     judged: Count
     correct: Count
     goodput: Count
+    turned_away: Count = 0
+    latency_ms: tuple[tuple[Count, Count], ...] = ()
+
+    @property
+    def offered(self) -> int:
+        """All requests that were to be answered, whatever room there was."""
+        return self.arrived + self.turned_away
 
     @property
     def waiting(self) -> int:
@@ -349,9 +374,10 @@ Order = Serve | Load | Drain | Stop
 FromWorker = Hello | Ready | Credit | Answers | Loaded | Goodbye
 ToWorker = Batch | Order | Beat
 FromController = Watch | DrainAll | Finish | Worth | Order
-ToController = Beat | Changed | Heartbeat | Hung | Loaded | Counts | Draining | Drained | Finished | NotDone
+FromClient = Request | TurnedAway
+ToController = Beat | Changed | Heartbeat | Hung | Loaded | Counts | Closed | Draining | Drained | Finished | NotDone
 
-FROM_CLIENT: Allowed[Request] = Allowed(Request)
+FROM_CLIENT: Allowed[FromClient] = Allowed(FromClient)
 TO_CLIENT: Allowed[Answer] = Allowed(Answer)
 FROM_WORKER: Allowed[FromWorker] = Allowed(FromWorker)
 FROM_HEART: Allowed[Heartbeat] = Allowed(Heartbeat)

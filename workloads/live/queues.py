@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from math import floor, inf
+from math import ceil, floor, inf
+from typing import Any
 
 from workloads.live.messages import MOST_BATCH, Counts, Status
 from workloads.profiles.latency import LatencyCurve
@@ -44,6 +45,7 @@ class Held:
     number: int
     client: bytes
     id: int
+    arrival_s: float
     deadline_s: float
     second: int
     payload: bytes
@@ -96,9 +98,12 @@ class _Second:
     judged: int = 0
     correct: int = 0
     goodput: int = 0
+    turned_away: int = 0
+    latency_ms: dict[int, int] = field(default_factory=dict)
 
     def of(self, tenant: str, second: int) -> Counts:
-        return Counts(tenant, second, *(getattr(self, name) for name in self.__slots__))
+        counts: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        return Counts(tenant, second, **{**counts, "latency_ms": tuple(sorted(self.latency_ms.items()))})
 
     @property
     def is_settled(self) -> bool:
@@ -140,9 +145,12 @@ class TenantQueue:
         closed: Why no further request is taken; empty while they are.
     """
 
-    def __init__(self, tenant: str, origin_s: float = 0.0, most_bytes: int = 2**28) -> None:
+    def __init__(
+        self, tenant: str, origin_s: float = 0.0, most_bytes: int = 2**28, closes_s: float | None = None
+    ) -> None:
+        """No request counts in a second that ended ``closes_s`` ago; ``None``: it counts when it was to arrive."""
         self.tenant, self.n_repeated, self.closed = tenant, 0, ""
-        self._origin_s, self._most_bytes = origin_s, most_bytes
+        self._origin_s, self._most_bytes, self._closes_s = origin_s, most_bytes, closes_s
         self._n_arrived = self._bytes = self._first_second = 0
         self._waiting: list[tuple[float, int, Held]] = []
         self._holder: dict[int, str] = {}
@@ -201,8 +209,8 @@ class TenantQueue:
 
         It counts in the second of ``arrival_s``, but not in one before the origin or after now.
         """
-        second = max(floor(min(arrival_s, now_s) - self._origin_s), self._first_second)
-        request = Held(self._n_arrived, client, request_id, deadline_s, second, payload, expected)
+        second = self._second(arrival_s, now_s)
+        request = Held(self._n_arrived, client, request_id, arrival_s, deadline_s, second, payload, expected)
         self._n_arrived += 1
         self._count(second).arrived += 1
         if self.closed or self._bytes + request.size_bytes > self._most_bytes:
@@ -211,6 +219,18 @@ class TenantQueue:
         self._open[request.number] = request
         self._bytes += request.size_bytes
         heappush(self._waiting, (deadline_s, request.number, request))
+
+    def turned_away(self, arrival_s: float, n_requests: int, now_s: float) -> None:
+        """Count requests that were refused before they came here."""
+        self._count(self._second(arrival_s, now_s)).turned_away += n_requests
+
+    def closed_before(self, now_s: float) -> int:
+        """No further request counts in a second before this one."""
+        closed = 0 if self._closes_s is None else floor(now_s - self._closes_s - self._origin_s)
+        return max(closed, self._first_second)
+
+    def _second(self, arrival_s: float, now_s: float) -> int:
+        return max(floor(min(arrival_s, now_s) - self._origin_s), self.closed_before(now_s))
 
     def hand_out(self, now_s: float) -> list[tuple[str, list[Held]]]:
         """Drop what is too late, and give idle workers their batches; which worker got what."""
@@ -414,6 +434,9 @@ class TenantQueue:
             case Status.FAILED:
                 count.dropped += 1
                 count.failed += 1
+        if self._closes_s is not None and isinstance(answer, bytes):
+            took_ms = max(0, ceil(1000 * (now_s - request.arrival_s)))
+            count.latency_ms[took_ms] = count.latency_ms.get(took_ms, 0) + 1
         if request.expected is not None and isinstance(answer, bytes):
             is_right = answer == request.expected
             count.judged += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -21,7 +21,7 @@ from workloads.serving.requests import Outcomes, Requests
 _N_BINS = 1024
 """Latencies up to so many milliseconds are counted in an array; the few above it, one by one."""
 
-_COUNTS = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
+COUNTED = ("arrivals", "in_time", "late", "dropped", "correct", "correct_late")
 _ARRIVALS, _IN_TIME, _LATE, _DROPPED, _CORRECT, _CORRECT_LATE = range(6)
 """The counts' names, and their rows."""
 
@@ -36,7 +36,11 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Totals(Added):
-    """Requests of one or more tenants over some span. Totals add up with ``+``."""
+    """Requests of one or more tenants over some span. Totals add up with ``+``.
+
+    Of the ``unlabelled`` nobody knows what is right, so that neither is of how many answers; ``refused`` are among the
+    dropped, and known only of live arrivals.
+    """
 
     arrivals: int = 0
     in_time: int = 0
@@ -44,11 +48,18 @@ class Totals(Added):
     dropped: int = 0
     correct: int = 0
     correct_late: int = 0
+    unlabelled: int = 0
+    refused: int = 0
+
+    @property
+    def goodput(self) -> int | None:
+        """Correct and in time; None where it is not known what is right."""
+        return None if self.unlabelled else self.correct
 
     @property
     def goodput_pct(self) -> float | None:
-        """Correct and in time, of all arrivals; None without arrivals."""
-        return _percent(self.correct, self.arrivals)
+        """Correct and in time, of all arrivals; None without arrivals, and where it is not known what is right."""
+        return None if self.unlabelled else _percent(self.correct, self.arrivals)
 
     @property
     def slo_attainment_pct(self) -> float | None:
@@ -57,8 +68,8 @@ class Totals(Added):
 
     @property
     def accuracy_pct(self) -> float | None:
-        """Correct, of all answered, in time or late; None without answers."""
-        return _percent(self.correct + self.correct_late, self.in_time + self.late)
+        """Correct, of all answered, in time or late; None without answers, and where it is not known what is right."""
+        return None if self.unlabelled else _percent(self.correct + self.correct_late, self.in_time + self.late)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +88,7 @@ class SecondCounts:
         correct: In time and correct: goodput.
         correct_late: Late and correct.
         latency_ms: Histogram of the answered: milliseconds b → requests that took (b − 1, b] ms. Ascending.
+        refused: Of the dropped, those that found no room; where it is known, it is not known what answers are right.
     """
 
     tenant: str
@@ -88,9 +100,10 @@ class SecondCounts:
     correct: IntArray
     correct_late: IntArray
     latency_ms: Mapping[int, int]
+    refused: IntArray | None = None
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
+        for name in COUNTED:
             getattr(self, name).setflags(write=False)
 
     @property
@@ -101,7 +114,10 @@ class SecondCounts:
     @property
     def totals(self) -> Totals:
         """Sums over all seconds."""
-        return Totals(*(int(getattr(self, name).sum()) for name in _COUNTS))
+        totals = Totals(*(int(getattr(self, name).sum()) for name in COUNTED))
+        if self.refused is None:
+            return totals
+        return replace(totals, unlabelled=totals.arrivals, refused=int(self.refused.sum()))
 
 
 @dataclass(frozen=True)
@@ -129,7 +145,7 @@ class Tally:
 
     def __init__(self, tenant: str, n_seconds: int, first_second: int = 0) -> None:
         self._tenant, self._first_second = tenant, first_second
-        self._counts = np.zeros((len(_COUNTS), n_seconds), dtype=np.int64)
+        self._counts = np.zeros((len(COUNTED), n_seconds), dtype=np.int64)
         self._n_by_ms = np.zeros(_N_BINS, dtype=np.int64)
         self._beyond: Counter[int] = Counter()
 
@@ -179,7 +195,7 @@ class Tally:
             tenant=self._tenant,
             first_second=self._first_second,
             latency_ms=merge_histograms([n_by_ms, self._beyond]),
-            **dict(zip(_COUNTS, by_second, strict=True)),
+            **dict(zip(COUNTED, by_second, strict=True)),
         )
 
 

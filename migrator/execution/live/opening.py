@@ -25,15 +25,19 @@ from executor.names import spelled_as
 from executor.processes import family_ticks
 from migrator.config.sections import FrontDoorConfig, TenantConfig
 from migrator.errors import ConfigError
+from migrator.execution.accounts import QueueAccounts
 from migrator.execution.instances import lead_s
+from migrator.execution.live.accounts import AGAIN_S, GRACE_S, CountAccounts
 from migrator.execution.live.learning import LiveModels, Served, options_of
 from migrator.execution.live.site import TOTALS, LiveClock, Site
 from migrator.execution.live.workers import LiveWorkers
 from migrator.execution.parts import Joining, Parts, parts_on_instances
 from migrator.execution.real import RealGpu
 from migrator.execution.requests import Queues
+from migrator.execution.seams import Accounts
+from migrator.inputs.arrivals import LiveTraffic
 from migrator.inputs.setting import Setting
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import RecordedTraffic, Traffic
 from migrator.log.records import Dispatched, Finished, LiveRequests, RunFinished
 from migrator.log.runlog import ReadLog
 from migrator.terminal.console import warn
@@ -43,7 +47,7 @@ from workloads.errors import LearningError, WorkloadError
 from workloads.learning.datasets import BENCHMARKS
 from workloads.learning.models import libraries
 from workloads.live.generator import OUTCOME, STATUSES
-from workloads.live.messages import Status
+from workloads.live.messages import Closed, Counts, Status
 from workloads.live.model import factory
 from workloads.serving.pool import Lane
 from workloads.serving.requests import Outcomes, QueueState, Requests
@@ -57,12 +61,6 @@ _RECORD = np.dtype([("stream", "<u2"), ("place", "<u4"), ("status", "u1"), ("rig
 assert _RECORD.itemsize == OUTCOME.size
 
 _IN_TIME, _LATE = STATUSES.index(Status.IN_TIME), STATUSES.index(Status.LATE)
-
-AGAIN_S = 0.25
-"""How long the loop waits for answers that are not there yet, at a run's end."""
-
-GRACE_S = 10.0
-"""What is not answered so long after the last deadline is dropped."""
 
 
 class LiveQueues(Queues):
@@ -185,7 +183,7 @@ LEAST_PERIODS = 20
 def live_parts(
     real: RealGpu,
     setting: Setting,
-    traffic: RecordedTraffic,
+    traffic: Traffic,
     policy: Policy,
     run: Path,
     *,
@@ -214,23 +212,30 @@ def live_parts(
     imports = [name for entry in setting.config.tenants for name in libraries(entry.model)]
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
+        recorded = traffic if isinstance(traffic, RecordedTraffic) else None
         served = {} if stands is None else _served(stands, run)
-        models = LiveModels(
-            setting.config, setting.tenants, site, traffic.requests(0, round(end_s)), served, real.gpu.aside
-        )
+        requests = None if recorded is None else recorded.requests(0, round(end_s))
+        models = LiveModels(setting.config, setting.tenants, site, requests, served, real.gpu.aside)
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
-        queues = LiveQueues(site, [tenant.name for tenant in setting.tenants], end_s + longest_s)
         door = None if asked is None else as_text(_door(setting, site.folder, asked, models.input_of))
         machine = _Machine()
         first_s = 0.0 if joins is None else joins.window * setting.config.window_s
         clock = LiveClock(first_s - lead_s(setting))
-        site.prepare(models.streams(first_s))
+        first_window = 0 if joins is None else joins.window
+        if recorded is None:
+            accounts: Accounts = _counted(site, setting, traffic, end_s, first_window)
+        else:
+            site.prepare(models.streams(first_s))
+            queues = LiveQueues(site, [tenant.name for tenant in setting.tenants], end_s + longest_s)
+            accounts = QueueAccounts(recorded, setting.tenants, setting.config.window_s, queues, first_window)
         tenants = {tenant.name: tenant for tenant in setting.tenants}
         workers = LiveWorkers(site, real.gpu, clock, models, tenants, setting.config.window_s, run)
 
         def begin() -> None:
             kept_s = 2 * setting.config.window_s + 2 * longest_s + GRACE_S
-            site.open(clock, [tenant.name for tenant in setting.tenants], door, setting.turn_cost, kept_s)
+            closes_s = CLOSES_S if recorded is None else None
+            names = [tenant.name for tenant in setting.tenants]
+            site.open(clock, names, door, setting.turn_cost, kept_s, closes_s)
             machine.begin()
 
         parts = parts_on_instances(
@@ -238,7 +243,7 @@ def live_parts(
             traffic,
             policy,
             lambda _: real.under(clock, workers, begin, site.close),
-            queues=queues,
+            accounts=accounts,
             models=models,
             ending=lambda: _ending(site, setting, workers, machine),
             joins=joins,
@@ -247,9 +252,34 @@ def live_parts(
         yield replace(parts, turns_by=turns_by)
 
 
+CLOSES_S = 1.0
+"""A second of live arrivals is closed so long after its end."""
+
+
+def _counted(site: Site, setting: Setting, traffic: Traffic, end_s: float, first_window: int) -> CountAccounts:
+    """The accounts of what clients ask; they and the traffic hear what the dispatcher counts."""
+    assert isinstance(traffic, LiveTraffic)
+    window_s = setting.config.window_s
+    accounts = CountAccounts(setting.tenants, window_s, end_s, site.drop_rest, first_window)
+
+    def hear(word: Counts | Closed) -> None:
+        accounts.hear(word)
+        if isinstance(word, Closed):
+            traffic.close(word.second)
+        else:
+            traffic.take(word.tenant, word.second, word.offered)
+
+    site.hear = hear
+    return accounts
+
+
 def _ending(site: Site, setting: Setting, workers: LiveWorkers, machine: _Machine) -> RunFinished:
     """End the service; what is known of the requests then, and of the machine."""
     replayed, shares = site.finish(), machine.shares or (None, None)
+    if replayed is None:
+        return RunFinished(
+            windows=setting.config.windows, swaps=workers.n_swaps, stolen_share=shares[0], others_share=shares[1]
+        )
     return RunFinished(
         windows=setting.config.windows,
         requests={

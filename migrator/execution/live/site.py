@@ -12,7 +12,7 @@ import os
 import select
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,7 @@ from workloads.live.messages import (
     TO_CONTROLLER,
     Beat,
     Changed,
+    Closed,
     Counts,
     DrainAll,
     Drained,
@@ -140,6 +141,7 @@ class Site:
         totals: By tenant, the dispatcher's sums of :data:`TOTALS`.
         url: Where the front door is, once it is open.
         is_drained: Whether it was told to :meth:`drain`, and no request is left.
+        hear: Is told each of the dispatcher's words on requests.
     """
 
     def __init__(self, folder: Path, imports: Iterable[str] = ()) -> None:
@@ -155,6 +157,7 @@ class Site:
         self._kept_s, self._newest_s = math.inf, 0
         self.url: str | None = None
         self.is_drained = False
+        self.hear: Callable[[Counts | Closed], object] = lambda _: None
         self._later: list[Received] = []
         self._poller = zmq.Poller()
         self._clock: LiveClock | None = None
@@ -254,12 +257,13 @@ class Site:
         door: str | None = None,
         turn_cost: float = 0.0,
         kept_s: float = math.inf,
+        closes_s: float | None = None,
     ) -> None:
-        """Begin to take requests, and to send them when the clock says so.
+        """Begin to take requests; and to send them when the clock says so, unless others do: with ``closes_s``.
 
-        ``door`` is the JSON of a :class:`workloads.live.front_door.DoorSetup`, where clients from outside may ask, too;
-        ``turn_cost`` is what a turn in a shared lane costs. What became of requests that arrived ``kept_s`` ago does
-        not change any more.
+        Seconds are closed so long after their end, then. ``door`` is the JSON of a
+        :class:`workloads.live.front_door.DoorSetup`, where clients from outside may ask, too; ``turn_cost`` is what a
+        turn in a shared lane costs. What became of requests that arrived ``kept_s`` ago does not change any more.
         """
         self._kept_s = kept_s
         self._clock, self._door_setup = clock, door
@@ -267,8 +271,12 @@ class Site:
         self._peer = Peer(self.folder, WORKERS, CONTROLLER, TO_CONTROLLER)
         self._peer.watched_by(self._poller)
         self._peer.send(Watch())
-        setup = dispatcher.DispatcherSetup(self.folder, tuple(tenants), clock.origin_s, turn_cost=turn_cost)
+        setup = dispatcher.DispatcherSetup(
+            self.folder, tuple(tenants), clock.origin_s, turn_cost=turn_cost, closes_s=closes_s
+        )
         self._start("dispatcher", "workloads.live.dispatcher", as_text(setup))
+        if closes_s is not None:
+            return
         files = str(self._requests), repr(clock.origin_s), str(self.outcomes)
         self._start("generator", "workloads.live.generator", str(self.folder), *files)
 
@@ -292,17 +300,17 @@ class Site:
             found += self._fresh(left_s)
         return found
 
-    def finish(self) -> Mapping[str, Any]:
-        """Drop what still waits and send all workers away; what the generator says of the requests.
+    def finish(self) -> Mapping[str, Any] | None:
+        """Drop what still waits and send all workers away; what the generator says of the requests, if there is one.
 
         Raises:
             LiveError: Dispatcher or generator do not end as they should.
         """
         assert self._peer is not None
         self.drop_rest()
-        generator = self._processes["generator"]
+        generator = self._processes.get("generator")
         try:
-            said, _ = generator.communicate(timeout=FINISH_S)
+            said, _ = (b"null", None) if generator is None else generator.communicate(timeout=FINISH_S)
         except subprocess.TimeoutExpired:
             raise LiveError(f"the generator does not end; see {self.log}") from None
         until_s = monotonic() + FINISH_S
@@ -310,9 +318,9 @@ class Site:
             if monotonic() > until_s:
                 raise LiveError(f"the dispatcher does not end; see {self.log}")
             self._take(self._peer.receive(0.5))
-        if generator.returncode:
+        if generator is not None and generator.returncode:
             raise LiveError(f"the generator ended with code {generator.returncode}; see {self.log}")
-        replayed: dict[str, Any] = json.loads(said)
+        replayed: dict[str, Any] | None = json.loads(said)
         return replayed
 
     def drain(self, retry_after_s: float) -> None:
@@ -406,6 +414,9 @@ class Site:
             match message:
                 case Counts():
                     self._add(message)
+                    self.hear(message)
+                case Closed():
+                    self.hear(message)
                 case Draining():
                     pass  # as told to
                 case Drained():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 from migrator.comparison.matches import Fairness, simulated
@@ -14,7 +14,7 @@ from migrator.log import records as recorded
 from migrator.log.account import Account, SecondAccounts, accounts
 from migrator.log.runlog import ReadLog
 from planner.policies.policy import AnyPolicy
-from workloads.serving.tally import Totals
+from workloads.serving.tally import COUNTED, Totals
 
 Assembled = tuple[Setting, RecordedTraffic]
 
@@ -58,4 +58,4 @@ class Run:
 
 
 def _totals(counts: recorded.Counts) -> Totals:
-    return Totals(*(sum(getattr(counts, item.name)) for item in fields(Totals)))
+    return Totals(*(sum(getattr(counts, name)) for name in COUNTED))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +29,7 @@ from planner.policies.policy import AnyPolicy, Knows, Policy, Window
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from workloads.serving.requests import Requests
-from workloads.serving.tally import Totals
+from workloads.serving.tally import COUNTED
 
 PLACES = {"vision": "2g.20gb@0", "language": "2g.20gb@2", "third": "3g.40gb@4"}
 BASE = {
@@ -87,7 +87,7 @@ def carried_out(folder: Path, setting: Setting, parts: Parts) -> ReadLog:
 
 def counts(log: ReadLog, tenant: str) -> dict[str, list[int]]:
     """The tenant's by second of the run."""
-    found: dict[str, list[int]] = {item.name: [] for item in fields(Totals)}
+    found: dict[str, list[int]] = {name: [] for name in COUNTED}
     window_s = round(log.header.window_s)
     for settled in log.of(records.WindowFinished):
         for name, by_second in found.items():

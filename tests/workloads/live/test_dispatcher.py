@@ -32,6 +32,7 @@ from workloads.live.messages import (
     TO_WORKER,
     Beat,
     Changed,
+    Closed,
     Counts,
     Credit,
     Drain,
@@ -50,6 +51,7 @@ from workloads.live.messages import (
     Status,
     Stop,
     ToWorker,
+    TurnedAway,
     Watch,
     Worth,
 )
@@ -97,6 +99,27 @@ def test_counts_are_told_while_the_run_goes_on(site: Site) -> None:
     site.dispatcher()
     site.ask(b"x")
     assert site.heard(Counts).waiting == 1
+
+
+def test_closed_seconds_are_told_and_nothing_counts_in_them_any_more(site: Site) -> None:
+    site.dispatcher(closes_s=0.2, tick_s=0.05)
+    site.ask(b"x")
+    first = site.heard(Counts, lambda counts: counts.arrived == 1).second
+    site.client.send(TurnedAway("vision", monotonic(), 3))
+    site.heard(Counts, lambda counts: counts.turned_away == 3)
+    closed = site.heard(Closed, lambda closed: closed.second > first).second
+    site.client.send(TurnedAway("vision", site.origin_s, 4))  # told too late
+    assert site.heard(Counts, lambda counts: counts.turned_away == 4).second >= closed
+
+
+def test_where_seconds_are_closed_latencies_are_counted(site: Site) -> None:
+    site.dispatcher(closes_s=1.0)
+    site.worker("a")
+    site.ask(*TWENTY)
+    site.answers()
+    site.finish()
+    latest = {one.second: one for one in site.told if isinstance(one, Counts)}
+    assert sum(n for one in latest.values() for _, n in one.latency_ms) == 20
 
 
 def test_a_worker_goes_through_its_states(site: Site) -> None:

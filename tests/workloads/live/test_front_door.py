@@ -357,6 +357,17 @@ def test_a_model_that_answers_otherwise_is_told(site: Site) -> None:
     assert (answer.status, "the model's answer has 5 bytes; 4 are needed" in answer.error) == (500, True)
 
 
+def test_a_request_that_finds_no_room_counts_as_many_as_its_tenant_s_last_one_unless_more_is_known(site: Site) -> None:
+    served(site)
+    client, _ = door(site, held_bytes=300)
+    assert client.infer(one(*range(8))).status == 200  # 94 bytes of JSON, and two samples
+    assert client.ask("POST", "/v2/models/vision/infer", bytes(400)).status == 429
+    assert site.heard(Counts, lambda counts: counts.turned_away > 0).turned_away == 2
+    assert client.ask("POST", "/v2/models/vision/infer", b"{}").status == 400
+    assert client.ask("POST", "/v2/models/nobody/infer", b"{}").status == 404
+    assert site.finish()["arrived"] == 2
+
+
 def test_a_full_queue_is_told(site: Site) -> None:
     site.dispatcher(queue_bytes=100)
     client, _ = door(site)
@@ -375,6 +386,7 @@ def test_one_tenants_many_requests_leave_room_for_others(site: Site) -> None:
         answer = client.infer(HOPELESS)
         assert (answer.status, answer.error) == (429, "model vision: 1 requests are under way already")
         assert answer.headers["retry-after"] == "1"
+        assert site.heard(Counts, lambda counts: counts.turned_away == 1).tenant == "vision"
         assert client.infer(one(1, 2, 3, 4), model="text").status == 200
         site.worker("a")
         assert asking.result(PATIENCE_S).status == 200
@@ -923,6 +935,7 @@ def test_while_the_service_drains_what_waits_is_answered_and_the_rest_is_to_come
         while (answer := client.infer(HOPELESS)).error != "no further request is taken":
             assert monotonic() < until_s
         assert (answer.status, answer.headers["retry-after"]) == (503, "8")
+        site.heard(Counts, lambda counts: counts.turned_away > 0)
         site.worker("a")
         assert asking.result(PATIENCE_S).status == 200
     site.heard(Drained)

@@ -5,6 +5,7 @@ The service profiles here are made up, far below what machines do, and windows l
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -14,13 +15,15 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from time import monotonic
 
 import numpy as np
 import pytest
+import yaml
 
 from executor.cpu.gpu import CpuGpu
 from migrator.log import records as recorded
@@ -28,6 +31,7 @@ from migrator.log.live import LiveFacts, known_of, live_facts
 from migrator.log.runlog import EVENTS_FILE, LOST, ReadLog, read_log
 from tests.ending import PATIENCE_S, ends
 from tests.seeds import daily
+from workloads.learning.models import classifier
 
 pytestmark = pytest.mark.live
 
@@ -277,6 +281,76 @@ def test_somebody_else_s_client_asks_while_instances_and_weights_change(site: Si
     assert n_answered > 100
     assert site.facts.unaccounted == 0
     assert site.facts.of_others >= n_answered
+
+
+class Asker(threading.Thread):
+    """A client that asks one tenant's model at these paces, each for so many seconds, and counts what it is told."""
+
+    def __init__(self, url: str, model: str, paces: Sequence[tuple[float, float]]) -> None:
+        super().__init__()
+        self._place, self._model, self._paces = url.removeprefix("http://").removesuffix("/v2"), model, paces
+        self.told = Counter[str]()
+
+    def run(self) -> None:
+        tensor = {"name": "input", "datatype": "UINT8", "shape": [1, 1, 8, 8], "data": list(range(64))}
+        body = json.dumps({"inputs": [tensor]})
+        for rps, seconds in self._paces:
+            begin_s = monotonic()
+            for number in range(round(rps * seconds)):
+                threading.Event().wait(max(0.0, begin_s + number / rps - monotonic()))
+                with closing(HTTPConnection(self._place, timeout=PATIENCE_S)) as connection:
+                    connection.request("POST", f"/v2/models/{self._model}/infer", body)
+                    answer = connection.getresponse()
+                    raw = json.loads(answer.read())
+                in_time = answer.status == 200 and raw["parameters"]["in_time"]
+                self.told["in_time" if in_time else "late" if answer.status == 200 else "dropped"] += 1
+
+
+def asked_by_clients(folder: Path) -> None:
+    """A config whose first model learns, and whose second one has the operator's weights, and only serves."""
+    config = yaml.safe_load(CONFIG) | {"front_door": {"port": 0}}
+    learns, serves = config["tenants"]
+    for tenant in (learns, serves):
+        tenant["arrivals"] = {"live": True, "expect_rps": 10}
+    del serves["learning"], serves["retraining"]
+    takes = {"input": {"dtype": "uint8", "shape": [1, 8, 8]}, "classes": 10}
+    serves |= takes | {"accuracy": 0.7, "weights": "own.safetensors"}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    for model in ("cnn", "mlp"):
+        file = folder / ("own.safetensors" if model == "cnn" else "other.safetensors")
+        classifier(model, shape=[1, 8, 8], n_classes=10, weights="random").save(file, {})
+
+
+def test_what_clients_were_told_is_what_the_log_counts(site: Site) -> None:
+    asked_by_clients(site.folder)
+    process = site.run()
+    url = said_until(process, "the front door is open")[-1].split()[-1]
+    # One doubles, one leaves.
+    clients = [Asker(url, "turned", [(10, 20), (20, 20)]), Asker(url, "grown", [(15, 25)])]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    with nothing_left(process):
+        said = finished(process)
+    assert "expected goodput" in said
+    for name, one in zip(("turned", "grown"), clients, strict=True):
+        counts = [record.tenants[name] for record in site.log.of(recorded.WindowFinished)]
+        logged = {key: sum(sum(getattr(own, key)) for own in counts) for key in ("in_time", "late", "dropped")}
+        assert +Counter(logged) == +one.told
+        assert not any(own.is_labelled for own in counts)
+    assert {ended.tenant for ended in site.log.of(recorded.Finished)} == {"turned"}
+    assumed = [one for one in site.log.header.assumed if one.what == "accuracy"]
+    assert [(one.tenant, one.value) for one in assumed] == [("grown", 0.7)]
+    assert finished(site.start("verify", "run")).count("is valid") >= 2
+
+
+def test_weights_of_another_model_end_a_run_before_it_begins(site: Site) -> None:
+    asked_by_clients(site.folder)
+    process = site.run("--set", "tenants.grown.weights=other.safetensors")
+    said, _ = process.communicate(timeout=4 * PATIENCE_S)
+    assert (process.returncode, (site.folder / "run").exists()) == (2, False)
+    assert said.splitlines()[-1] == f"error: tenants.grown: {site.folder}/other.safetensors: tensor 0.weight is missing"
 
 
 def said_until(process: subprocess.Popen[str], what: str) -> list[str]:
