@@ -935,6 +935,7 @@ def test_while_the_service_drains_what_waits_is_answered_and_the_rest_is_to_come
         while (answer := client.infer(HOPELESS)).error != "no further request is taken":
             assert monotonic() < until_s
         assert (answer.status, answer.headers["retry-after"]) == (503, "8")
+        assert client.infer(HOPELESS).status == 503  # by the door alone: it has heard of it by now
         site.heard(Counts, lambda counts: counts.turned_away > 0)
         site.worker("a")
         assert asking.result(PATIENCE_S).status == 200
