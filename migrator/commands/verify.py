@@ -11,11 +11,11 @@ import typer
 
 from migrator.commands.options import Json, with_examples
 from migrator.config.reading import read_config
-from migrator.errors import MigratorError
+from migrator.errors import LogError, MigratorError
 from migrator.execution.reposing import RunCheck
 from migrator.inputs.arrivals import LiveTraffic
 from migrator.inputs.assembly import assemble_run
-from migrator.log.records import WindowFinished, WindowStarted
+from migrator.log.records import Resumed, WindowFinished, WindowStarted
 from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
 from migrator.terminal.console import counted, escape, output, print_json, progress
 from migrator.views.as_json import checked_plan_to_json, verification_to_json
@@ -158,7 +158,13 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
 
 
 def _retake(traffic: LiveTraffic, log: ReadLog) -> None:
-    """Have clients' traffic know what the log has counted."""
+    """Have clients' traffic know what the log has counted.
+
+    Raises:
+        LogError: The run was joined again, and what its forecasts knew then is not in the log.
+    """
+    if log.of(Resumed):
+        raise LogError(f"{log.folder}: was joined again, and what its forecasts knew of clients then is not kept")
     window_s = round(log.header.window_s)
     for closing in log.of(WindowFinished):
         for name, counts in closing.tenants.items():

@@ -42,25 +42,30 @@ class LiveTraffic:
         self._open: dict[int, dict[str, int]] = {}
         self._places = {name: place for place, name in enumerate(tenants)}
         self._closed = np.zeros((1024, len(tenants)), np.int64)
-        self.n_closed = 0
+        self._from_s = self._n_closed = 0
+
+    def begin(self, from_s: int) -> None:
+        """Nothing is counted before this second: the config's past ends with it."""
+        self._from_s = from_s
 
     def take(self, tenant: str, second: int, offered: int) -> None:
         """The newest word on a second that is not closed; on others there is nothing new."""
-        if second >= self.n_closed and tenant in self._places:
-            self._open.setdefault(second, {})[tenant] = offered
+        if second - self._from_s >= self._n_closed and tenant in self._places:
+            self._open.setdefault(second - self._from_s, {})[tenant] = offered
 
     def close(self, before_s: int) -> None:
         """The seconds before this one do not change any more."""
-        while len(self._closed) < before_s:
+        n_closed = before_s - self._from_s
+        while len(self._closed) < n_closed:
             self._closed = np.concatenate([self._closed, np.zeros_like(self._closed)])
-        for second in range(self.n_closed, before_s):
-            for name, offered in self._open.pop(second, {}).items():
-                self._closed[second, self._places[name]] = offered
-        self.n_closed = max(self.n_closed, before_s)
+        for place in range(self._n_closed, n_closed):
+            for name, offered in self._open.pop(place, {}).items():
+                self._closed[place, self._places[name]] = offered
+        self._n_closed = max(self._n_closed, n_closed)
 
     def rates_before(self, now_s: float, step_s: float, n_steps: int | None = None) -> FloatArray:
         """As :meth:`migrator.inputs.traffic.Traffic.rates_before`."""
-        end_s = math.floor(now_s + _EPS_S)
+        end_s = math.floor(now_s + _EPS_S) - self._from_s
         n_seconds = len(self._past) + end_s if n_steps is None else math.ceil(n_steps * step_s)
         counts = self._counts(end_s, n_seconds)
         so_far = np.concatenate([np.zeros((1, counts.shape[1])), np.cumsum(counts, axis=0)])
@@ -72,8 +77,8 @@ class LiveTraffic:
         return rates_rps
 
     def _counts(self, end_s: int, n_seconds: int) -> FloatArray:
-        """Requests in the last seconds before ``end_s``, ``(n_seconds, n_tenants)``."""
-        n_known = max(0, min(self.n_closed, end_s - LAG_S))
+        """Requests in the last seconds before ``end_s``, from the first that is counted, ``(n_seconds, n_tenants)``."""
+        n_known = max(0, min(self._n_closed, end_s - LAG_S))
         known = np.concatenate([self._past, self._closed[:n_known]]).astype(np.float64)
         if end_s < 0:
             known = known[: len(known) + end_s]

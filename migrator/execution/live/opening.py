@@ -260,6 +260,7 @@ def _counted(site: Site, setting: Setting, traffic: Traffic, end_s: float, first
     """The accounts of what clients ask; they and the traffic hear what the dispatcher counts."""
     assert isinstance(traffic, LiveTraffic)
     window_s = setting.config.window_s
+    traffic.begin(first_window * round(window_s))
     accounts = CountAccounts(setting.tenants, window_s, end_s, site.drop_rest, first_window)
 
     def hear(word: Counts | Closed) -> None:

@@ -56,6 +56,16 @@ def test_what_was_told_later_is_not_seen_by_a_forecast_that_is_made_again() -> N
     assert whole.hindsight is None
 
 
+def test_a_run_that_is_joined_again_knows_of_no_request_before() -> None:
+    own = traffic()
+    own.begin(1000)
+    own.take("a", 999, 50)
+    own.take("a", 1000, 7)
+    own.close(1004)
+    assert own.rates_before(1000.0, 1.0, 3).tolist() == [[3, 6]] * 3
+    assert own.rates_before(1005.0, 1.0, 7)[:5, 0].tolist() == [3, 3, 7, 0, 0]
+
+
 LIVE = {"input": {"dtype": "uint8", "shape": [4]}, "classes": 3, "accuracy": 0.8}
 
 
