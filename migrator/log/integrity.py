@@ -11,34 +11,18 @@ from msgspec import inspect
 
 from migrator.errors import LogError
 from migrator.log import records
-from migrator.log.line import ALTERED, Entry
+from migrator.log.line import ALTERED
 
 
-def check_records(entries: Iterable[Entry[records.Record]]) -> None:
-    """Raise unless the records, one a line, are a run's beginning, or all of it.
-
-    The first one is a ``run_started``.
-
-    Raises:
-        LogError: A record contradicts itself, or cannot stand where it stands.
-    """
-    so_far: _SoFar | None = None
-    for line, entry in enumerate(entries, start=1):
-        try:
-            if so_far is None:
-                assert isinstance(entry.record, records.RunStarted)
-                so_far = _SoFar(entry.record)
-                so_far.check_tenants(entry.record)
-            else:
-                so_far.take(entry.n, entry.record)
-        except LogError as error:
-            raise LogError(f"line {line}: {error}") from None
-
-
-class _SoFar:
-    """What the records read so far allow the next one to be."""
+class SoFar:
+    """What the records read so far allow the next one to be; the first is a run's header."""
 
     def __init__(self, header: records.RunStarted) -> None:
+        """Begin with the header.
+
+        Raises:
+            LogError: It names a tenant whom it does not have.
+        """
         self._header = header
         self._points = {tenant.name: tenant.operating_points for tenant in header.tenants}
         self._expected, self._have_changed = set(self._points), False
@@ -48,8 +32,9 @@ class _SoFar:
         self._open_intents: set[int] = set()
         self._instances: set[str] = set()
         self._stopped: set[str] = set()
+        self._check_tenants(header)
 
-    def check_tenants(self, record: records.Record) -> None:
+    def _check_tenants(self, record: records.Record) -> None:
         """Refuse a record that names a tenant whom the run does not have."""
         for field, finder in _finders(type(record)).items():
             for name in finder(getattr(record, field)):
@@ -57,9 +42,13 @@ class _SoFar:
                     raise LogError(f"{record.kind}.{field}: the run has no tenant {name}; {ALTERED}")
 
     def take(self, n: int, record: records.Record) -> None:
-        """Go on with the record of this number."""
+        """Go on with the record of this number.
+
+        Raises:
+            LogError: It contradicts itself, or cannot stand where it stands.
+        """
         self._take_tenants(record)
-        self.check_tenants(record)
+        self._check_tenants(record)
         if isinstance(record, records.RunStarted):
             raise LogError(f"there is more than one run_started record; {ALTERED}")
         if self._ending is not None:
@@ -87,6 +76,10 @@ class _SoFar:
                 self._take_ending(record)
             case _:
                 pass
+
+    def take_back(self) -> None:
+        """Go on behind what stood before an ``interrupted`` at the end: a run that is resumed takes that off."""
+        self._ending = None
 
     def _take_tenants(self, record: records.Record) -> None:
         """Who comes may be named from now on, and so may who goes, until the last window of them is settled."""

@@ -13,10 +13,12 @@ import fcntl
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, cast
@@ -37,7 +39,7 @@ from executor.files import (
 )
 from executor.mig import GpuModel
 from migrator.errors import LogError, RunFolderError
-from migrator.log.integrity import check_records
+from migrator.log.integrity import SoFar
 from migrator.log.line import ALTERED, Entry, entry_in, line_of
 from migrator.log.records import Record, RunStarted, TenantsChanged, Wall, WindowFinished
 
@@ -51,6 +53,8 @@ TIME_DIGITS = 6
 
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
+PROGRESS_FILE = "progress.json"
+"""How far the run is between its records; see :mod:`migrator.log.follow`."""
 
 LOST = "deleted, moved or replaced while the run wrote it"
 """What becomes of a log that is not found under its name again: whatever is written to it then is lost at the end."""
@@ -106,13 +110,9 @@ class RunLog:
         self._size = 0
         self._n = 0
         self._at_s = -math.inf
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(self._file):
             self._file.close()
-            raise RunFolderError(f"{self._path}: another process still writes it; one at a time") from None
-        except OSError:
-            pass  # a file system without locks
+            raise RunFolderError(f"{self._path}: another process still writes it; one at a time")
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +186,25 @@ class RunLog:
         self._file.close()
 
 
-_LEFT = re.compile(rf"{re.escape(EVENTS_FILE)}|{re.escape(CONFIG_FILE)}|{UNFINISHED}|live(-\d+)?")
+def _locked(file: FileIO) -> bool:
+    """Whether the file is this process's to write now; always on a file system without locks.
+
+    Who looks whether somebody writes it holds the lock for microseconds, so that it is asked for more than once.
+    """
+    for wait_s in (0.002, 0.02, 0.1, None):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if wait_s is not None:
+                time.sleep(wait_s)
+        except OSError:
+            return True
+        else:
+            return True
+    return False
+
+
+_LEFT = re.compile("|".join((*map(re.escape, (EVENTS_FILE, CONFIG_FILE, PROGRESS_FILE)), UNFINISHED, r"live(-\d+)?")))
 """What a run leaves in its folder that was killed before it began."""
 
 
@@ -353,34 +371,71 @@ def log_in(raw: bytes, folder: Path) -> ReadLog:
     if not lines:
         begin = f"`run CONFIG --out {folder}` begins it"
         raise LogError(f"{folder / EVENTS_FILE}: holds no whole record: nothing was begun; {begin}")
-    try:
-        entries = _entries_in(lines)
-        _check_header(entries[0].record)
-        _check_tail(tail, len(lines) + 1)
-        check_records(entries)
-    except LogError as error:
-        raise LogError(f"{folder / EVENTS_FILE}: {error}") from None
+    reading = LogReading(folder)
+    entries = [reading.take(line) for line in lines]
+    reading.check_tail(tail)
     return ReadLog(folder, tuple(entries), torn=bool(tail))
 
 
-def _check_header(record: Record) -> None:
-    if not isinstance(record, RunStarted) or record.schema != SCHEMA:
-        raise LogError(f"does not start with a run_started record of schema {SCHEMA}")
+class LogReading:
+    """A log that is read line after line: each is a whole record of this schema, and stands where it can.
 
+    Attributes:
+        folder: That of the run.
+        n_lines: How many were taken.
+    """
 
-def _entries_in(lines: Sequence[bytes]) -> list[Entry[Record]]:
-    """The records of a log of this schema: whole, without gaps, and in order of time."""
-    found: list[Entry[Record]] = []
-    at_s = -math.inf
-    for number, line in enumerate(lines, start=1):
-        try:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.n_lines, self._at_s = folder, 0, -math.inf
+        self._so_far: SoFar | None = None
+
+    def take(self, line: bytes) -> Entry[Record]:
+        """The record in the next line, which is given without its newline.
+
+        Raises:
+            LogError: It is damaged, or cannot stand here.
+        """
+        with self._naming_line():
             entry = entry_in(line)
-            _check_place(entry, number - 1, at_s)
+            _check_place(entry, self.n_lines, self._at_s)
+        if self._so_far is None and not (isinstance(entry.record, RunStarted) and entry.record.schema == SCHEMA):
+            raise LogError(f"{self._path}: does not start with a run_started record of schema {SCHEMA}")
+        with self._naming_line():
+            if self._so_far is None:
+                assert isinstance(entry.record, RunStarted)
+                self._so_far = SoFar(entry.record)
+            else:
+                self._so_far.take(entry.n, entry.record)
+        self.n_lines, self._at_s = self.n_lines + 1, entry.at_s
+        return entry
+
+    def take_back(self, at_s: float) -> None:
+        """Forget the last record, an ``interrupted``; the one before was written at ``at_s``."""
+        assert self._so_far is not None
+        self._so_far.take_back()
+        self.n_lines, self._at_s = self.n_lines - 1, at_s
+
+    def check_tail(self, tail: bytes) -> None:
+        """Raise unless what stands behind the last newline can be the begin of a record.
+
+        Raises:
+            LogError: It is more than one.
+        """
+        with self._naming_line():
+            if not is_torn(tail):
+                raise LogError(f"more than a record stands on it; {ALTERED}")
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / EVENTS_FILE
+
+    @contextmanager
+    def _naming_line(self) -> Iterator[None]:
+        """Name file and line in what is wrong."""
+        try:
+            yield
         except LogError as error:
-            raise LogError(f"line {number}: {error}") from None
-        at_s = entry.at_s
-        found.append(entry)
-    return found
+            raise LogError(f"{self._path}: line {self.n_lines + 1}: {error}") from None
 
 
 def _check_place(entry: Entry[Record], expected: int, not_before_s: float) -> None:
@@ -392,11 +447,6 @@ def _check_place(entry: Entry[Record], expected: int, not_before_s: float) -> No
         raise LogError(f"a line is missing {where}; {ALTERED}")
     if at_s < not_before_s:
         raise LogError(f"its time, {at_s} s, lies before that of the line above, {not_before_s} s; {ALTERED}")
-
-
-def _check_tail(tail: bytes, number: int) -> None:
-    if not is_torn(tail):
-        raise LogError(f"line {number}: more than a record stands on it; {ALTERED}")
 
 
 def free_run_folder(root: Path, name: str) -> Path:

@@ -1,0 +1,209 @@
+"""A log that is followed gives what one gives that is read at once, however little of it comes at a time."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.config.reading import config_yaml, read_config, validate_config
+from migrator.execution.loop import Loop
+from migrator.execution.simulated import simulated_parts
+from migrator.inputs.assembly import assemble
+from migrator.log.follow import FollowedLog, OpenRequests, RunProgress, RunState
+from migrator.log.records import Interrupted, RunFinished
+from migrator.log.report import report_of
+from migrator.log.resumed import ResumedLog
+from migrator.log.runlog import EVENTS_FILE, PROGRESS_FILE, RunLog, log_in, read_log
+from planner.policies.registry import policy_of
+from tests.migrator.conftest import SMALL, changed
+from tests.migrator.execution.resuming import SHORT
+from tests.migrator.log import records
+
+ROOT = Path(__file__).parents[3]
+
+QUICK: dict[str, Any] = {
+    "windows": 2,
+    "step_s": 4,
+    "planner.max_schedules": 20,
+    "planner.replan_every_s": 50,
+    "planner.replan_schedules": 4,
+}
+"""Of the quickstart: less to plan."""
+
+FAULTS: dict[str, Any] = {**SHORT, "simulation.driver": {"error_share": 0.3, "half_share": 0.2}}
+
+
+def log_of(config: Any, folder: Path) -> bytes:
+    setting, traffic = assemble(config, "run")
+    with RunLog(folder, config_yaml(setting.config)) as log:
+        Loop(setting, simulated_parts(setting, traffic, policy_of("migrator"))).carry_out(log)
+    return (folder / EVENTS_FILE).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("runs")
+    quick = read_config(ROOT / "configs/quickstart.yaml", [f"{key}={value}" for key, value in QUICK.items()])
+    return {
+        "quickstart": log_of(quick, folder / "quickstart"),
+        "faults": log_of(validate_config(changed(SMALL, FAULTS), "faults"), folder / "faults"),
+        "live": (ROOT / "tests/golden/live" / EVENTS_FILE).read_bytes(),
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run that is not begun."""
+    (tmp_path / "run").mkdir()
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> bytes:
+    return records.write(tmp_path / "tiny", *records.tiny())
+
+
+@pytest.mark.parametrize("name", ["quickstart", "faults", "live"])
+def test_every_prefix_of_a_log_followed_byte_by_byte_is_as_it_is_read(
+    logs: dict[str, bytes], name: str, run: Path
+) -> None:
+    raw, rng = logs[name], random.Random(1)
+    looked_at = {*rng.sample(range(len(raw)), 40), *(place + n for n in (0, 1) for place in ends(raw))}
+    followed, entries = FollowedLog(run), []
+    with (run / EVENTS_FILE).open("wb", buffering=0) as file:
+        for size in range(1, len(raw) + 1):
+            file.write(raw[size - 1 : size])
+            news = followed.read()
+            entries += news.entries
+            assert (followed.damage, len(entries), news.progress) == ("", raw.count(b"\n", 0, size), None)
+            if size in looked_at and entries:
+                assert tuple(entries) == log_in(raw[:size], run).entries
+                ending = report_of(log_in(raw[:size], run)).ending
+                assert news.state is {"torn": RunState.LEFT, "finished": RunState.FINISHED}[ending]
+    assert isinstance(entries[-1].record, RunFinished)
+
+
+def ends(raw: bytes) -> list[int]:
+    """Where lines end, from 1."""
+    return [place + 1 for place, byte in enumerate(raw) if byte == ord("\n")]
+
+
+def test_damage_of_any_line_is_named_as_it_is_where_all_is_read(tiny: bytes, run: Path) -> None:
+    lines = tiny.splitlines(keepends=True)
+    for number in range(1, len(lines)):
+        altered = [*lines[:number], lines[number].replace(b'"', b"'", 1), *lines[number + 1 :]]
+        (run / EVENTS_FILE).write_bytes(b"".join(lines[:1]))
+        followed = FollowedLog(run)
+        followed.read()
+        (run / EVENTS_FILE).write_bytes(b"".join(altered))
+        news = followed.read()
+        assert (news.state, len(news.entries)) == (RunState.DAMAGED, number - 1)
+        with pytest.raises(Exception, match=f"line {number + 1}:") as told:
+            read_log(run)
+        assert followed.damage == str(told.value)
+        assert followed.read().entries == ()
+
+
+@pytest.mark.parametrize("what", ["deleted", "replaced", "shortened"])
+def test_a_log_that_is_not_there_any_more_is_damaged_for_good(tiny: bytes, run: Path, what: str) -> None:
+    path = run / EVENTS_FILE
+    path.write_bytes(tiny)
+    followed = FollowedLog(run)
+    assert followed.read().state is RunState.FINISHED
+    match what:
+        case "deleted":
+            path.unlink()
+        case "replaced":
+            (run / "other").write_bytes(tiny)
+            (run / "other").replace(path)
+        case _:
+            os.truncate(path, len(tiny) // 2)
+    assert followed.read().state is RunState.DAMAGED
+    assert str(path) in followed.damage
+    path.write_bytes(tiny)
+    assert followed.read().state is RunState.DAMAGED
+
+
+def test_a_byte_of_the_past_that_changes_is_found(tiny: bytes, run: Path) -> None:
+    path = run / EVENTS_FILE
+    *before, window_finished, _ = tiny.splitlines(keepends=True)
+    path.write_bytes(b"".join(before))
+    followed = FollowedLog(run)
+    followed.read()
+    path.write_bytes(b"".join([before[0].replace(b"tiny", b"tony"), *before[1:], window_finished]))
+    assert followed.read().state is RunState.DAMAGED
+    assert "was altered after it was read" in followed.damage
+
+
+def test_an_interrupted_run_that_is_resumed_goes_on_without_its_end(tmp_path: Path) -> None:
+    begun = records.tiny()[:17]
+    raw = records.write(tmp_path / "run", *begun, {"kind": "interrupted"})
+    followed = FollowedLog(tmp_path / "run")
+    first = followed.read()
+    assert (first.state, first.is_resumed) == (RunState.INTERRUPTED, False)
+    assert isinstance(first.entries[-1].record, Interrupted)
+    whole = records.write(tmp_path / "whole", *records.tiny())
+    left = len(raw.splitlines(keepends=True)[-1])
+    assert whole.startswith(raw[:-left])
+    with (tmp_path / "run" / EVENTS_FILE).open("r+b") as file:  # as a resumed run does it
+        file.truncate(len(raw) - left)
+        file.seek(0, os.SEEK_END)
+        file.write(whole[len(raw) - left :])
+    news = followed.read()
+    assert (news.state, news.is_resumed, followed.damage) == (RunState.FINISHED, True, "")
+    assert first.entries[:-1] + news.entries == read_log(tmp_path / "run").entries
+
+
+def test_a_log_that_a_process_writes_is_that_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    records.write(folder, *records.tiny()[:5])
+    followed = FollowedLog(folder)
+    assert followed.read().state is RunState.LEFT
+    with ResumedLog(folder):
+        assert followed.read().state is RunState.RUNNING
+    assert followed.read().state is RunState.LEFT
+
+
+def progress(identity: str, n: int) -> RunProgress:
+    counts = OpenRequests(in_time=3, late=1, dropped=2, correct=2, correct_late=0, waiting=7)
+    held = (("1g.10gb@0", "a", "inference"),)
+    return RunProgress(run=identity, n=n, wall_s=1e9, served_s=1.0, tenants={"a": counts}, layout=held)
+
+
+def test_progress_counts_while_its_run_goes_on_and_no_window_was_settled_since(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    records.write(folder, *records.tiny()[:20])
+    followed = FollowedLog(folder)
+    followed.read()
+    settled = 19
+    with ResumedLog(folder):
+
+        def seen(raw: bytes) -> RunProgress | None:
+            (folder / PROGRESS_FILE).write_bytes(raw)
+            return followed.read().progress
+
+        good = progress(followed.identity, settled)
+        assert seen(good.as_bytes()) == good
+        assert seen(progress(followed.identity, settled - 1).as_bytes()) is None  # older than the log
+        assert seen(progress(followed.identity, 20).as_bytes()) is None  # the log was cut
+        assert seen(progress("00000000", settled).as_bytes()) is None  # of another run
+        assert seen(good.as_bytes()[:-20]) is None  # half
+        assert seen(good.as_bytes().replace(b'"waiting":7', b'"waiting":8')) is None
+        (folder / PROGRESS_FILE).unlink()
+        assert followed.read().progress is None
+    (folder / PROGRESS_FILE).write_bytes(good.as_bytes())
+    assert followed.read().progress is None  # nobody writes the log
+
+
+def test_a_run_can_begin_where_only_progress_was_left(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / EVENTS_FILE).write_bytes(b"")
+    shutil.copy(ROOT / "tests/golden/live/config.yaml", folder / "config.yaml")
+    (folder / PROGRESS_FILE).write_bytes(progress("1", 0).as_bytes())
+    RunLog(folder, "seed: 1\n").close()
