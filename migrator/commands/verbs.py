@@ -78,6 +78,13 @@ _GPU = _group(
     Verb("export", "Print what stands on a GPU for other tools.", "gpu.standing"),
 )
 
+_CLUSTER = _group(
+    "cluster",
+    "Many GPUs: which tenant on which of them.",
+    Verb("plan", "Find who goes on which GPU of a cluster, and how near that is to the best.", "cluster"),
+    Verb("verify", "Check such an answer: its rules, and its worth and bound made anew.", "cluster"),
+)
+
 _FORECAST = _group(
     "forecast",
     "What forecasts of arrivals are worth.",
@@ -111,6 +118,7 @@ VERBS = (
             "Simulate the same requests under several sharing policies, and compare what each answers in time and "
             "right.",
         ),
+        _CLUSTER,
     ),
     *_panel(
         "Look at results",

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -23,6 +25,8 @@ from migrator.errors import ConfigError
 from planner.files.strict import as_text, read_document
 from planner.files.words import NAME, needed
 
+SectionT = TypeVar("SectionT", bound=Section)
+
 
 def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: object) -> Config:
     """The validated config in ``path``; ``overrides`` replace top-level keys when not ``None``.
@@ -34,12 +38,22 @@ def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: obj
     Raises:
         ConfigError: It is missing, unreadable or not YAML, or has an unknown key or a value outside its range.
     """
+    data, origin = config_data(path, assignments, **overrides)
+    return rooted(validate_config(data, origin), path)
+
+
+def config_data(path: Path, assignments: Sequence[str] = (), /, **overrides: object) -> tuple[dict[str, Any], str]:
+    """What is to be validated of the file in ``path``, and what it goes by in messages.
+
+    Raises:
+        ConfigError: It is missing, unreadable or not YAML, or a key is given twice.
+    """
     twice = {item.partition("=")[0].strip() for item in assignments} & {
         k for k, v in overrides.items() if v is not None
     }
     if twice:
         raise ConfigError(f"--set {min(twice)}: it is given by an option of its own, too; once is needed")
-    data = assigned(read_document(path, ConfigError), assignments)
+    data: dict[str, Any] = assigned(read_document(path, ConfigError), assignments)
     gpu = data.get("gpu")
     if isinstance(gpu, dict) and isinstance(model := gpu.get("model"), str) and model.endswith(SUFFIX):
         data["gpu"] = {**gpu, "model": os.path.realpath(path.parent / model)}
@@ -48,18 +62,35 @@ def read_config(path: Path, assignments: Sequence[str] = (), /, **overrides: obj
     if overrides.get("windows") is not None and isinstance(own_windows, int):
         data.setdefault("load_windows", own_windows)
     data.update({key: value for key, value in overrides.items() if value is not None})
-    origin = f"{path} with {', '.join(assignments)}" if assignments else str(path)
-    return _with_paths(validate_config(data, origin), lambda text: os.path.realpath(path.parent / text))
+    return data, f"{path} with {', '.join(assignments)}" if assignments else str(path)
+
+
+def rooted(config: Config, path: Path) -> Config:
+    """The config with file names relative to the folder of ``path`` made absolute."""
+    return _with_paths(config, lambda text: os.path.realpath(path.parent / text))
 
 
 def validate_config(data: Mapping[Any, Any], origin: str) -> Config:
-    """The config in ``data``; ``origin`` names it in the message.
+    """The config of one GPU in ``data``; ``origin`` names it in the message.
+
+    Raises:
+        ConfigError: One line for the first thing that is wrong.
+    """
+    if "cluster" in data:
+        raise ConfigError(
+            f"{origin}: cluster: this is the config of many GPUs, which migrator cluster takes; gpu is needed"
+        )
+    return validated(Config, data, origin)
+
+
+def validated(section: type[SectionT], data: Mapping[Any, Any], origin: str) -> SectionT:
+    """The section in ``data``; ``origin`` names it in the message.
 
     Raises:
         ConfigError: One line for the first thing that is wrong.
     """
     try:
-        return Config.model_validate(dict(data))
+        return section.model_validate(dict(data))
     except ValidationError as error:
         first = _most_telling(error)
         key, value = _key_of(first, data), first.get("input")
@@ -79,14 +110,16 @@ def _most_telling(error: ValidationError) -> ErrorDetails:
 
 
 def _key_of(error: ErrorDetails, data: Mapping[Any, Any]) -> str:
-    """The dotted path of the key, with its tenant's name where that is one."""
+    """The dotted path of the key, with the name of its tenant, or of its GPUs, where that is one."""
     # Tags of the branches that pydantic tried are no keys of the user's file.
     parts = [part for part in error["loc"] if not _is_branch_tag(part)]
-    if parts[:1] == ["tenants"] and len(parts) > 1:
-        tenant = data["tenants"][parts[1]]
-        name = tenant.get("name") if isinstance(tenant, Mapping) else None
-        if isinstance(name, str) and re.fullmatch(NAME, name):
-            parts[1] = name
+    for above in (["tenants"], ["cluster", "gpus"]):
+        n = len(above)
+        if parts[:n] == above and len(parts) > n:
+            entry: Any = reduce(getitem, parts[: n + 1], data)
+            name = entry.get("name") if isinstance(entry, Mapping) else getattr(entry, "name", None)
+            if isinstance(name, str) and re.fullmatch(NAME, name):
+                parts[n] = name
     return ".".join(map(str, parts))
 
 

@@ -1,0 +1,169 @@
+"""The answer of ``migrator cluster plan``: as JSON, and read back to be checked or to begin from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from migrator.config.cluster import ClusterConfig
+from planner.cluster.fleet import Assignment, Fleet, FleetBound, Unplaced
+from planner.errors import PlanFileError
+from planner.files.strict import Number, StrictModel, Text, read_document, validated
+from planner.plan import OPTIMAL_GAP
+from planner.verify.verification import TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """An assignment whose sets are planned in full.
+
+    Attributes:
+        fleet: What was assigned.
+        found: The assignment; its worths are those of the full plans.
+        expected: By GPU what its plan is expected to answer in time and right in the window.
+        has_pools: Whether tenants may share instances: no bound is known then.
+    """
+
+    fleet: Fleet
+    found: Assignment
+    expected: tuple[float, ...]
+    has_pools: bool
+
+    @property
+    def bound(self) -> float | None:
+        """What no assignment exceeds; ``None`` where that is not known."""
+        return None if self.has_pools else self.found.bound.value
+
+    @property
+    def gap(self) -> float | None:
+        """(bound − worth) / bound."""
+        return None if self.bound is None else (self.bound - self.found.worth) / max(abs(self.bound), 1e-9)
+
+    @property
+    def status(self) -> str:
+        """``optimal``, ``feasible``, or ``infeasible`` where a tenant is on no GPU."""
+        if self.found.unplaced:
+            return "infeasible"
+        return "optimal" if self.gap is not None and self.gap <= OPTIMAL_GAP else "feasible"
+
+
+def plan_to_json(cluster: ClusterConfig, plan: ClusterPlan) -> dict[str, object]:
+    """The answer's document; ``prices`` are what ``bound_exclusive`` is recomputed from."""
+    found = plan.found
+    by_gpu = zip(cluster.gpus, found.sets, found.worths, plan.expected, strict=True)
+    return {
+        "schema": 1,
+        "status": plan.status,
+        "worth": found.worth,
+        "bound": plan.bound,
+        "gap": plan.gap,
+        "bound_exclusive": found.bound.value,
+        "expected_goodput": sum(plan.expected),
+        "gpus": [
+            {
+                "name": gpu.name,
+                "model": gpu.config.model,
+                "node": gpu.node,
+                "tenants": list(members),
+                "worth": worth,
+                "expected_goodput": expected,
+            }
+            for gpu, members, worth, expected in by_gpu
+        ],
+        "unplaced": [{"tenant": one.tenant, "reason": one.reason} for one in found.unplaced],
+        "moved": list(found.moved),
+        "evaluations": found.evaluations,
+        "columns": found.columns,
+        "prices": [[list(pair) for pair in own] for own in found.bound.prices],
+    }
+
+
+class _GpuEntry(StrictModel):
+    name: Text
+    model: Text
+    node: Text
+    tenants: list[Text]
+    worth: Number
+    expected_goodput: Number
+
+
+class _UnplacedEntry(StrictModel):
+    tenant: Text
+    reason: Text
+
+
+class PlanFile(StrictModel):
+    """A file of ``migrator cluster plan``."""
+
+    schema_: Annotated[int, Field(alias="schema", ge=1, le=1)]
+    status: Text
+    worth: Number
+    bound: Number | None
+    gap: Number | None
+    bound_exclusive: Number
+    expected_goodput: Number
+    gpus: list[_GpuEntry]
+    unplaced: list[_UnplacedEntry]
+    moved: list[Text]
+    evaluations: int
+    columns: int
+    prices: list[list[tuple[Number, Number]]]
+
+
+def read_plan_file(path: Path) -> PlanFile:
+    """The file in ``path``.
+
+    Raises:
+        PlanFileError: It cannot be read as one.
+    """
+    return validated(PlanFile, read_document(path, PlanFileError), PlanFileError)
+
+
+def assignment_in(file: PlanFile) -> Assignment:
+    """The assignment that the file says; its GPUs are in the file's order."""
+    return Assignment(
+        sets=tuple(tuple(sorted(one.tenants)) for one in file.gpus),
+        worths=tuple(one.worth for one in file.gpus),
+        bound=FleetBound(file.bound_exclusive, tuple(tuple(own) for own in file.prices)),
+        unplaced=tuple(Unplaced(one.tenant, one.reason) for one in file.unplaced),
+        evaluations=file.evaluations,
+        columns=file.columns,
+        moved=tuple(file.moved),
+    )
+
+
+def wrong_totals(
+    file: PlanFile, cluster: ClusterConfig, expected: Sequence[float | None], *, has_pools: bool
+) -> list[str]:
+    """What is wrong with the file's GPUs and sums, a sentence each; ``expected`` is what plans made anew promise."""
+    said = [f"{one.name} on {one.node}, {one.model}" for one in file.gpus]
+    known = [f"{gpu.name} on {gpu.node}, {gpu.config.model}" for gpu in cluster.gpus]
+    if said != known:
+        return [f"the GPUs are {'; '.join(said)}; the config has {'; '.join(known)}"]
+    bound = None if has_pools else file.bound_exclusive
+    worth = sum(one.worth for one in file.gpus)
+    gap = None if bound is None else (bound - worth) / max(abs(bound), 1e-9)
+    claims: Mapping[str, tuple[float | None, float | None]] = {
+        "worth": (file.worth, worth),
+        "bound": (file.bound, bound),
+        "gap": (file.gap, gap),
+        "expected_goodput": (file.expected_goodput, sum(one.expected_goodput for one in file.gpus)),
+        **{
+            f"gpus.{one.name}.expected_goodput": (one.expected_goodput, own)
+            for one, own in zip(file.gpus, expected, strict=True)
+            if own is not None
+        },
+    }
+    return [
+        f"{key} is {claimed}; recomputed {own}" for key, (claimed, own) in claims.items() if not _alike(claimed, own)
+    ]
+
+
+def _alike(claimed: float | None, own: float | None) -> bool:
+    if claimed is None or own is None:
+        return claimed is own
+    return abs(claimed - own) <= TOLERANCE * max(1.0, abs(own))

@@ -1,0 +1,273 @@
+"""A cluster's first window: each tenant forecast alone, and any set of them posed on a GPU as a run of them poses it.
+
+Tenants are assembled once, in several processes, with the factor that brings each to its share of the load of all GPUs;
+the first model decides what a GPU's load is. Sets are valued in processes that know all of that. How many there are
+changes no value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from forecaster.forecast import Forecast
+from migrator.config.cluster import ClusterConfig, ClusterGpu
+from migrator.config.sections import Config, TenantConfig
+from migrator.errors import ConfigError
+from migrator.execution.foresight import Foresight, observe
+from migrator.execution.models import TabledModels
+from migrator.execution.posing import pools_terms, posed, warm_ups_of
+from migrator.execution.windows import Opening
+from migrator.inputs.assembly import assemble, untraced
+from migrator.inputs.setting import Setting
+from migrator.terminal.parallel import Processes
+from planner.arrays import Floats
+from planner.budget import Budget
+from planner.cluster.estimate import net_worths
+from planner.cluster.fleet import Apart, Fleet, FleetGpu, GpuClass, TenantSet
+from planner.errors import ProblemError
+from planner.plan import MigPlan
+from planner.problem import Problem
+from planner.solve import solve
+from workloads.errors import WorkloadError
+
+SHORT = Budget(max_nodes=10, proves=False)
+"""With which sets are valued in a search."""
+
+LONG = Budget(max_nodes=60, proves=False)
+"""With which the chosen sets are planned, where there are several GPUs."""
+
+MOST_POOLED = 20
+"""Tenants of one GPU at most, where they may share instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """One tenant, its scale's factor in it, and what is known as the first window begins."""
+
+    tenant: TenantConfig
+    accuracy: float
+    forecast: Forecast
+
+
+@dataclass(frozen=True, eq=False)
+class FirstWindow:
+    """What posing any set of the cluster's tenants takes.
+
+    Attributes:
+        configs: By class of GPUs, a run on one of them without its tenants' own.
+        tenants: By name, ascending.
+        origin: What messages begin with.
+    """
+
+    configs: tuple[Config, ...]
+    tenants: tuple[Foreseen, ...]
+    origin: str
+
+    def pose(self, wanted: TenantSet, *, pooled: bool = False) -> Problem | None:
+        """The problem of these tenants on a GPU of the class, exclusive, or all in one pool; ``None`` if there is none.
+
+        Raises:
+            ConfigError: A tenant has no profile there that meets its SLO.
+        """
+        own = [self.tenants[i] for i in wanted.members]
+        config = self.configs[wanted.gpu_class].model_copy(update={"tenants": [one.tenant for one in own]})
+        alone = [_setting(self, wanted.gpu_class, i) for i in wanted.members]
+        tenants, known = (tuple(getattr(one, name)[0] for one in alone) for name in ("tenants", "known_tenants"))
+        setting = replace(alone[0], config=config, tenants=tenants, known_tenants=known)
+        forecast = _joined([one.forecast for one in own])
+        opening = Opening(0, np.zeros((0, len(own))), tuple(one.accuracy for one in own))
+        try:
+            if not pooled:
+                return posed(setting, opening, None, forecast)
+            terms = pools_terms(setting, warm_ups_of(setting, opening), forecast.mean_rps.mean(axis=0))
+            pool = terms(tuple(range(len(own))))
+            return None if pool is None else posed(setting, opening, None, forecast, pools=(pool,))
+        except ProblemError:  # more tenants than the GPU has compute slices
+            return None
+
+    def obstacle(self, tenant: int, classes: Collection[int]) -> str | None:
+        """Why none of the classes serves the tenant; ``None`` where one does."""
+        said = dict[str, None]()
+        for number in classes:
+            try:
+                _setting(self, number, tenant)
+            except (ConfigError, WorkloadError) as error:
+                said[str(error).removeprefix(f"{self.origin}: ")] = None
+            else:
+                return None
+        return "; ".join(said) or None
+
+    def may_pool(self, wanted: TenantSet) -> bool:
+        """Whether all of these tenants may share instances."""
+        several = len(wanted.members) > 1 and self.configs[wanted.gpu_class].sharing.may_pool
+        return several and not any(self.tenants[i].tenant.alone for i in wanted.members)
+
+
+@cache
+def _setting(window: FirstWindow, gpu_class: int, tenant: int) -> Setting:
+    """One tenant alone on a GPU of the class."""
+    config = window.configs[gpu_class].model_copy(update={"tenants": [window.tenants[tenant].tenant]})
+    return untraced(config, window.origin)
+
+
+def _joined(forecasts: Sequence[Forecast]) -> Forecast:
+    return Forecast(
+        forecasts[0].method,
+        np.concatenate([one.mean_rps for one in forecasts], axis=1),
+        np.concatenate([one.quantiles_rps for one in forecasts], axis=2),
+        np.concatenate([one.paths_rps for one in forecasts], axis=2),
+    )
+
+
+def first_window(cluster: ClusterConfig, origin: str, n_processes: int) -> FirstWindow:
+    """The first window of the cluster's tenants.
+
+    Raises:
+        ConfigError: A tenant's trace or scale does not work out, or no profile of any model meets its SLO.
+    """
+    run = cluster.run
+    firsts = [cluster.gpus[gpus[0]] for gpus in classes_of(cluster)]
+    configs = [cluster.config_of(gpu, ()) for gpu in firsts]
+    load_share = sum(tenant.load_share for tenant in run.tenants)
+    jobs = []
+    for tenant in sorted(run.tenants, key=lambda one: one.name):
+        share = len(cluster.gpus) * tenant.load_share / load_share
+        load = None if run.load is None else run.load * share
+        jobs.append(([one.model_copy(update={"tenants": [tenant], "load": load}) for one in configs], origin))
+    with Processes(min(n_processes, len(jobs))) as processes:
+        found = dict(processes.each(_foreseen, jobs))
+    return FirstWindow(tuple(configs), tuple(found[place] for place in range(len(jobs))), origin)
+
+
+def classes_of(cluster: ClusterConfig) -> list[list[int]]:
+    """The GPUs of each class, by place: those of one model with one table of profiles."""
+    classes: dict[tuple[object, ...], list[int]] = {}
+    for place, gpu in enumerate(cluster.gpus):
+        classes.setdefault((gpu.config.model, gpu.profiles), []).append(place)
+    return list(classes.values())
+
+
+def _foreseen(job: tuple[Sequence[Config], str]) -> Foreseen:
+    """What is foreseen of one tenant, by the first class on which it has an operating point."""
+    configs, origin = job
+    first: ConfigError | WorkloadError | None = None
+    for config in configs:
+        try:
+            setting, traffic = assemble(config, origin)
+        except (ConfigError, WorkloadError) as error:
+            first = first or error
+            continue
+        models = TabledModels(setting.tenants, config.window_s)
+        accuracies = models.open(0)
+        forecast = Foresight(setting, traffic).forecast(observe(setting, traffic, 0, accuracies))
+        return Foreseen(setting.config.tenants[0], accuracies[0], forecast)
+    assert first is not None  # there is a class
+    raise first
+
+
+def fleet_of(cluster: ClusterConfig, window: FirstWindow) -> Fleet:
+    """The cluster as planning takes it."""
+    names = tuple(one.tenant.name for one in window.tenants)
+    places = classes_of(cluster)
+    class_of = {g: c for c, own in enumerate(places) for g in own}
+    allowed = {name: set(cluster.allowed(name)) for name in names}
+    gpus = tuple(
+        FleetGpu(gpu.name, gpu.node, class_of[g], frozenset(name for name in names if g not in allowed[name]))
+        for g, gpu in enumerate(cluster.gpus)
+    )
+    classes = tuple(_class(cluster.gpus[own[0]], c, window) for c, own in enumerate(places))
+    apart = [Apart(frozenset(pair)) for pair in cluster.apart()]
+    for replicas in cluster.replicas_of():
+        i = names.index(replicas[0])
+        serving = [g for g in allowed[replicas[0]] if classes[class_of[g]].alone[i] is not None]
+        if n_nodes := len({cluster.gpus[g].node for g in serving}):
+            apart.append(Apart(frozenset(replicas), per_node=True, most=math.ceil(len(replicas) / n_nodes)))
+    return Fleet(names, classes, gpus, tuple(apart))
+
+
+def _class(gpu: ClusterGpu, number: int, window: FirstWindow) -> GpuClass:
+    alone: list[Problem | None] = []
+    for i in range(len(window.tenants)):
+        try:
+            alone.append(window.pose(TenantSet(number, (i,))))
+        except (ConfigError, WorkloadError):  # no profile there, or none that meets its SLO
+            alone.append(None)
+    pools = window.configs[number].sharing.may_pool
+    most = MOST_POOLED if pools else gpu.config.cut.compute_slices
+    return GpuClass(gpu.config.model, tuple(alone), most)
+
+
+_HERE: list[FirstWindow] = []
+"""The window that this process values sets of."""
+
+
+def _take(window: FirstWindow) -> None:
+    _HERE[:] = [window]
+
+
+def _planned(job: tuple[TenantSet, Budget]) -> MigPlan | None:
+    """The best plan of the set, exclusive or in one pool."""
+    wanted, budget = job
+    window = _HERE[0]
+    problems = [window.pose(wanted), window.pose(wanted, pooled=True) if window.may_pool(wanted) else None]
+    costs = window.configs[wanted.gpu_class].planner.floor_costs_at_most
+    plans = [solve(one, "physical", budget, floor_costs_at_most=costs) for one in problems if one is not None]
+    served = [plan for plan in plans if plan.objective is not None]
+    return max(served, key=lambda plan: plan.objective or 0.0, default=None)
+
+
+def _short(wanted: TenantSet) -> float | None:
+    plan = _planned((wanted, SHORT))
+    return None if plan is None else plan.objective
+
+
+def _net(job: tuple[int, int, Floats]) -> Floats:
+    gpu_class, tenant, prices = job
+    problem = _HERE[0].pose(TenantSet(gpu_class, (tenant,)))
+    assert problem is not None  # those without one are not asked for
+    return net_worths(problem, prices)
+
+
+def _summary(job: tuple[TenantSet, Budget]) -> tuple[float, float] | None:
+    plan = _planned(job)
+    return None if plan is None or plan.objective is None else (plan.objective, plan.objective - plan.salvage)
+
+
+class Valuing:
+    """Values sets of a window's tenants in processes that end with the context."""
+
+    def __init__(self, window: FirstWindow, n_processes: int) -> None:
+        self.window, self._processes = window, Processes(n_processes, partial(_take, window))
+
+    def __enter__(self) -> Self:
+        self._processes.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._processes.__exit__(kind, error, traceback)
+
+    def worths(self, wanted: Sequence[TenantSet]) -> list[float | None]:
+        """As a search values sets."""
+        done = dict(self._processes.each(_short, wanted))
+        return [done[place] for place in range(len(wanted))]
+
+    def nets(self, pairs: Sequence[tuple[int, int]], prices: Floats) -> Floats:
+        """What tenants earn net of prices."""
+        done = dict(self._processes.each(_net, [(c, i, prices) for c, i in pairs]))
+        return np.stack([done[place] for place in range(len(pairs))])
+
+    def planned(self, wanted: Sequence[TenantSet], budget: Budget = LONG) -> list[tuple[float, float] | None]:
+        """(worth, expected goodput) of each set's full plan, never less than the short one's."""
+        jobs = [(one, own) for one in wanted for own in (SHORT, budget)]
+        done = dict(self._processes.each(_summary, jobs))
+        pairs = [(done[2 * place], done[2 * place + 1]) for place in range(len(wanted))]
+        return [max((one for one in pair if one is not None), default=None) for pair in pairs]
