@@ -85,6 +85,7 @@ class Turns(WithoutInstances):
         self._before_s = [0.0] * len(setting.tenants)  # of batches that are forgotten
         self._alone_rps: dict[int, FloatArray] = {}  # by window, of each tenant had it the GPU alone
         self._ending: deque[Trained] = deque()
+        self._begun: set[tuple[int, int]] = set()  # tenant and window of retrainings of which a part is done
 
     @property
     def now_s(self) -> float:
@@ -138,7 +139,9 @@ class Turns(WithoutInstances):
             until_s,
         )
         self._batches.append(piece.batches)
-        if piece.finished is not None:
+        if piece.finished is not None and not piece.finished.is_last:
+            self._begun.add((piece.finished.tenant_index, piece.finished.window))
+        elif piece.finished is not None:
             tenant = self._setting.tenants[piece.finished.tenant_index].name
             done = piece.finished
             at_s = piece.finished_s
@@ -258,12 +261,22 @@ class Turns(WithoutInstances):
                     worth=one.worth,
                     option=one.option.name,
                     checkpoint=one.checkpoint,
+                    is_last=one.is_last,
                 )
             )
         if self._policy.chooses:
             jobs += [replace(job, pace=0.0) for job in self._state.jobs if job.tenant_index not in due]
         else:
-            jobs = [job for job in self._state.jobs if job.has_begun or job.tenant_index not in due] + jobs
+            begun = self._begun | {(job.tenant_index, job.window) for job in self._state.jobs if job.has_begun}
+            kept = [
+                job
+                for job in self._state.jobs
+                if (job.tenant_index, job.window) in begun or job.tenant_index not in due
+            ]
+            jobs = kept + jobs
+            self._begun = begun & {(job.tenant_index, job.window) for job in kept}
+        if self._policy.shortest_first:
+            jobs.sort(key=lambda job: job.left_s)
         self._state = replace(self._state, jobs=tuple(jobs))
 
     def _revalue(self, trained: Trained) -> None:

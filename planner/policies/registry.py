@@ -16,6 +16,7 @@ from planner.policies.paper.method import MigratorPaper, MigratorPaperCold
 from planner.policies.paris import Paris, ParisChanging
 from planner.policies.policy import Policy
 from planner.policies.reactive import Reactive
+from planner.policies.salus import Salus
 from planner.policies.shares import SharePolicy
 from planner.policies.static import Equal, FixedByWindow, FixedInHindsight, FixedOnHistory
 from planner.policies.time_sharing import TimeSharing
@@ -50,9 +51,13 @@ VARIANTS: Mapping[str, Callable[[], Policy | TurnPolicy]] = MappingProxyType(
     {
         **{f"lookahead-{ahead_s}": partial(Lookahead.of, ahead_s) for ahead_s in (1, 5, 10, 30, 200)},
         **{f"time-sharing-{percent}": partial(TimeSharing.at_cost, percent) for percent in (0, 10)},
+        "salus": Salus,
+        "salus-srtf": partial(Salus.by, "srtf"),
+        "salus-pack": partial(Salus.by, "pack"),
+        "salus-fair": partial(Salus.by, "fair"),
     }
 )
-"""Others of a kind: what foresight is worth, what a turn costs; compared where they are named."""
+"""Others of a kind, and rivals that train beside serving: compared where they are named."""
 
 MIG_POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {name: policy for name, policy in POLICIES.items() if isinstance(policy, type) and issubclass(policy, Policy)}

@@ -97,6 +97,7 @@ class PacedRetraining:
         due_s: Seconds into the window at which it is to be done.
         worth: Tenants whose seconds are worth more do not come to be late by its going first.
         checkpoint: The part of the retraining that is done then; ``None`` for all of it.
+        is_last: Whether it is done then, or another part of it follows, so that others may go between.
     """
 
     tenant_index: int
@@ -107,6 +108,7 @@ class PacedRetraining:
     due_s: float = math.inf
     worth: float = 0.0
     checkpoint: float | None = None
+    is_last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class TurnPolicy(AnyPolicy):
         chooses: Whether it may leave retrainings out. Else it does all, and one that a window's end meets goes on; with
             it, one is given up where its tenant has a newer one.
         has_joint_turns: Whether all processes of a tenant serve in its turn, one batch each; else it has one.
+        shortest_first: Whether the retraining of which least is left goes first; else the course's order holds.
         serves_checkpoints: Whether a retraining's weights are written and served at its checkpoints; else there are
             none.
     """
@@ -145,6 +148,7 @@ class TurnPolicy(AnyPolicy):
     turn_cost: float = 0.0
     chooses: bool = False
     has_joint_turns: bool = False
+    shortest_first: bool = False
     serves_checkpoints: bool = False
 
     @property

@@ -116,6 +116,7 @@ class TrainingJob:
         option: How the model is retrained.
         checkpoint: The part of the retraining that is done with it; ``None`` for all of it.
         lane_id: Where it is done; ``None``: on the first lane. Without that lane it waits.
+        is_last: Whether the retraining, or the checkpoint, is done with it; else another part follows.
     """
 
     tenant_index: int
@@ -130,6 +131,7 @@ class TrainingJob:
     option: str = FULL
     checkpoint: float | None = None
     lane_id: str | None = None
+    is_last: bool = True
 
     def __post_init__(self) -> None:
         for name in ("left_s", "piece_s"):

@@ -22,6 +22,7 @@ from migrator.inputs.estimates import service_factors
 from migrator.log import records as recorded
 from planner.arrays import Floats
 from planner.policies.policy import Knows
+from planner.policies.registry import policy_of
 from planner.policies.time_sharing import TimeSharing
 from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant, training_batch
 from planner.policies.whole import Whole, batch_limits
@@ -459,3 +460,22 @@ def test_time_sharing_leaves_all_ways_out_where_none_pays(assembled: Assemble) -
     retraining = {"samples": 6000, "required": False, "options": [{"name": "quick", "samples": 3000}]}
     made = assembled({"tenants.0.retraining": retraining, "tenants.0.accuracy": {"before": 0.9, "after": 0.6}})
     assert len(run_of(made, TimeSharing()).retrainings) == 0
+
+
+# --- Salus's schedulers
+
+LONG = {"tenants.0.retraining": {"samples": 8000}, "tenants.1.retraining": {"samples": 2000}}
+
+
+def test_where_retrainings_share_the_time_the_shorter_one_ends_later_and_the_longer_one_when_it_would(
+    assembled: Assemble,
+) -> None:
+    ends_s = {
+        name: sorted(at_s for _, window, at_s in finishes_s(run_of(made, policy_of(name))) if window == 0)
+        for name in ("salus", "salus-fair", "salus-pack")
+        for made in [assembled(QUIET | PATIENT | LONG)]
+    }
+    (first, last), (fair_first, fair_last), (_, packed_last) = ends_s.values()
+    assert fair_first > first + 1
+    assert fair_last == pytest.approx(last, abs=0.5)
+    assert packed_last < last - 0.5
