@@ -12,23 +12,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from benchmarks.fleets import LONG, SHORT, Tenant, Valuer, config_of, drawn, fleet_of, take, window_of
+from benchmarks.fleets import cluster_of, config_of, drawn
 from benchmarks.paper.statistics import over_workloads
-from migrator import api
-from migrator.errors import MigratorError
-from migrator.terminal.parallel import Processes
-from planner.cluster.fleet import Assignment, Fleet, Present, TenantSet
+from migrator.cluster.answer import ClusterPlan, PlanFile, plan_to_json
+from migrator.cluster.planning import plan_cluster, plan_rival, present_in
+from migrator.cluster.posing import Valuing, first_window, fleet_of
+from migrator.cluster.simulation import GpuRun, carry_out, gpu_configs, total
+from migrator.config.cluster import ClusterConfig
+from planner.cluster.fleet import TenantSet
 from planner.cluster.rivals import rival
 from planner.cluster.search import assign
 from tests.planner.assignment_oracle import most_worth
@@ -44,30 +44,29 @@ PLANNED_ONCE = {"max_schedules": 250, "replan_every_s": "never"}
 
 RIVALS = ("spread", "best-fit")
 
-TRANSFER_S, HORIZON_WINDOWS = 6.0, 6.0
-"""What a move takes, and over how many windows its gain counts."""
 
-
-def members_of(fleet: Fleet, found: Assignment) -> list[tuple[int, ...]]:
-    """The assignment's sets by index."""
-    index = {name: i for i, name in enumerate(fleet.tenants)}
-    return [tuple(index[name] for name in members) for members in found.sets]
+def planned(cluster: ClusterConfig, values: Valuing, rivals: Sequence[str] = RIVALS) -> dict[str, ClusterPlan]:
+    """Ours and rivals', each with its GPUs planned in full."""
+    ours = plan_cluster(cluster, values)
+    return {"ours": ours, **{name: plan_rival(cluster, values, name, ours.found.bound) for name in rivals}}
 
 
 def exact(seed: int, jobs: int) -> Iterator[Row]:
-    """Ours, the bound and rivals, of the best over all sets of at most four."""
+    """Ours, the bound and rivals, of the best over all sets of at most four, by the values of a search."""
     n_tenants, n_gpus = 14, 6
-    window = window_of(drawn(seed, n_tenants, n_gpus, 0.7), jobs)
-    fleet = fleet_of(window, n_gpus)
-    with Processes(jobs, partial(take, window)) as processes:
-        worths = Valuer(processes)
-        found = assign(fleet, worths, nets=worths.nets)
-        sets = [
-            TenantSet(0, own) for size in range(1, MOST_MEMBERS + 1) for own in combinations(range(n_tenants), size)
-        ]
-        known = {sum(1 << i for i in one.members): worth for one, worth in zip(sets, worths(sets), strict=True)}
-        best = most_worth([{own: worth for own, worth in known.items() if worth is not None}] * n_gpus, n_tenants)
-        rivals = {name: worths.total(rival(name, fleet), SHORT)[0] for name in RIVALS}
+    cluster = cluster_of(drawn(seed, n_tenants, n_gpus, 0.7), n_gpus)
+    window = first_window(cluster, "fleet", jobs)
+    fleet = fleet_of(cluster, window)
+    sets = [TenantSet(0, own) for size in range(1, MOST_MEMBERS + 1) for own in combinations(range(n_tenants), size)]
+    with Valuing(window, jobs) as values:
+        found = assign(fleet, values.worths, nets=values.nets)
+        known = dict(zip(sets, values.worths(sets), strict=True))
+        others = {name: [TenantSet(0, own) for own in rival(name, fleet) if own] for name in RIVALS}
+        larger = [one for own in others.values() for one in own if one not in known]
+        known.update(zip(larger, values.worths(larger), strict=True))
+    by_mask = {sum(1 << i for i in one.members): known[one] for one in sets}
+    best = most_worth([{own: worth for own, worth in by_mask.items() if worth is not None}] * n_gpus, n_tenants)
+    rivals = {name: sum(known[one] or 0.0 for one in own) for name, own in others.items()}
     of_best = {name: 100 * worth / best for name, worth in {"ours": found.worth, **rivals}.items()}
     above = 100 * (found.bound.value / best - 1)
     yield {"part": "exact", "seed": seed, **of_best, "bound_above": above, "sets": found.evaluations, "of": len(sets)}
@@ -76,106 +75,75 @@ def exact(seed: int, jobs: int) -> Iterator[Row]:
 def gaps(seed: int, jobs: int) -> Iterator[Row]:
     """The gap of an assignment whose sets are planned in full, and what it is worth more than rivals' so planned."""
     for load in LOADS:
-        window = window_of(drawn(seed, 20, 8, load), jobs)
-        fleet = fleet_of(window, 8)
-        with Processes(jobs, partial(take, window)) as processes:
-            worths = Valuer(processes)
-            found = assign(fleet, worths, nets=worths.nets)
-            worth = worths.total(members_of(fleet, found), LONG)[0]
-            rivals = {name: worths.total(rival(name, fleet), LONG)[0] for name in RIVALS}
-        gap = 100 * (1 - worth / found.bound.value)
-        over = {f"over_{name}": 100 * (worth / own - 1) for name, own in rivals.items()}
-        yield {"part": "gaps", "seed": seed, "load": load, "gap": gap, **over, "sets": found.evaluations}
+        cluster = cluster_of(drawn(seed, 20, 8, load), 8)
+        with Valuing(first_window(cluster, "fleet", jobs), jobs) as values:
+            found = planned(cluster, values)
+        ours = found["ours"]
+        over = {f"over_{name}": 100 * (ours.found.worth / found[name].found.worth - 1) for name in RIVALS}
+        gap = 100 * (ours.gap or 0.0)
+        yield {"part": "gaps", "seed": seed, "load": load, "gap": gap, **over, "sets": ours.found.evaluations}
 
 
 def large(seed: int, jobs: int) -> Iterator[Row]:
     """64 GPUs on eight nodes and 160 tenants: from nothing, then without one node."""
-    tenants = drawn(seed, 160, 64, 0.7)
+    cluster = cluster_of(drawn(seed, 160, 64, 0.7), 64, 8)
     begun_s = time.perf_counter()
-    window = window_of(tenants, jobs)
+    window = first_window(cluster, "fleet", jobs)
     traced_s = time.perf_counter()
-    fleet = fleet_of(window, 64, 8)
-    with Processes(jobs, partial(take, window)) as processes:
-        worths = Valuer(processes)
-        found = assign(fleet, worths, nets=worths.nets)
-        found_s = time.perf_counter()
-        worth, _ = worths.total(members_of(fleet, found), LONG)
+    with Valuing(window, jobs) as values:
+        ours = plan_cluster(cluster, values)
         planned_s = time.perf_counter()
-        spread, _ = worths.total(rival("spread", fleet), LONG)
+        spread = plan_rival(cluster, values, "spread", ours.found.bound)
         yield {
             "part": "large",
             "seed": seed,
-            "gap": 100 * (1 - worth / found.bound.value),
-            "over_spread": 100 * (worth / spread - 1),
-            "sets": found.evaluations,
+            "gap": 100 * (ours.gap or 0.0),
+            "over_spread": 100 * (ours.found.worth / spread.found.worth - 1),
+            "sets": ours.found.evaluations,
             "traces_s": traced_s - begun_s,
-            "search_s": found_s - traced_s,
-            "plans_s": planned_s - found_s,
+            "plan_s": planned_s - traced_s,
         }
-        yield {"part": "lost", "seed": seed, **_lost(fleet, found, Valuer(processes))}
+        yield {"part": "lost", "seed": seed, **_lost(cluster, ours, values)}
 
 
-def _lost(fleet: Fleet, found: Assignment, worths: Valuer) -> Row:
+def _lost(cluster: ClusterConfig, before: ClusterPlan, values: Valuing) -> Row:
     """New sets after the first node is gone; nothing is known but where tenants stood."""
-    left = replace(fleet, gpus=tuple(gpu for gpu in fleet.gpus if gpu.node != "n0"))
-    gpu_of = {name: gpu.name for gpu, members in zip(fleet.gpus, found.sets, strict=True) for name in members}
+    left = replace(cluster, gpus=tuple(gpu for gpu in cluster.gpus if gpu.node != "n0"))
+    begun = PlanFile.model_validate(plan_to_json(cluster, before))
     begun_s = time.perf_counter()
-    after = assign(left, worths, nets=worths.nets, present=Present(gpu_of, dict(_move_costs(fleet)), HORIZON_WINDOWS))
+    fleet = fleet_of(left, values.window)
+    after = assign(fleet, values.worths, nets=values.nets, present=present_in(left, fleet, begun))
     took_s = time.perf_counter() - begun_s
-    kept = {name for name, gpu in gpu_of.items() if gpu in {one.name for one in left.gpus}}
+    gone = {name for gpu in begun.gpus if gpu.node == "n0" for name in gpu.tenants}
     return {
         "gap": 100 * (1 - after.worth / after.bound.value),
         "sets": after.evaluations,
         "new_sets_s": took_s,
-        "lost": len(gpu_of) - len(kept),
-        "moved_beside": len(kept.intersection(after.moved)),
+        "lost": len(gone),
+        "moved_beside": len(set(after.moved) - gone),
     }
-
-
-def _move_costs(fleet: Fleet) -> Iterator[tuple[str, float]]:
-    """Right answers that a tenant misses while its weights are moved and its workers start."""
-    for alone in fleet.classes[0].alone:
-        if alone is not None:
-            (own,) = alone.tenants
-            away_s = TRANSFER_S + alone.switching_s + own.overhead_s
-            yield own.name, own.weight * own.accuracy_before * float(own.arrivals_rps.mean()) * away_s
 
 
 def simulated(seed: int, jobs: int) -> Iterator[Row]:
     """Goodput, in per cent of all arrivals, of runs of two windows; and what the first was expected to bring."""
     for load in LOADS:
         tenants = drawn(seed, 20, 8, load)
-        window = window_of(tenants, jobs)
-        fleet = fleet_of(window, 8)
-        with Processes(jobs, partial(take, window)) as processes:
-            worths = Valuer(processes)
-            ours = members_of(fleet, assign(fleet, worths, nets=worths.nets))
-            worth, salvage = worths.total(ours, LONG)
-        chosen = {"ours": ours, **{name: list(rival(name, fleet)) for name in RIVALS}}
-        runs = list(dict.fromkeys(members for sets in chosen.values() for members in sets if members))
-        with Processes(jobs) as processes:
-            done = dict(processes.each(_run, [[tenants[i] for i in members] for members in runs]))
-        by_set = {members: done[place] for place, members in enumerate(runs)}
-        row: Row = {"part": "simulated", "seed": seed, "load": load}
-        for name, sets in chosen.items():
-            arrivals, good, first = (sum(by_set[own][k] for own in sets if own) for k in range(3))
-            row[name] = 100 * good / arrivals
-            if name == "ours":
-                row["expected_off"] = 100 * ((worth - salvage) / first - 1)
-        yield {**row, **{f"over_{name}": row["ours"] - row[name] for name in RIVALS}}
-
-
-def _run(tenants: Sequence[Tenant]) -> tuple[int, int, int]:
-    """(arrivals, right answers in time, those of the first window) of an ordinary run."""
-    config = config_of(tenants, windows=2, planner=PLANNED_ONCE)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            rows = api.run(config, out=Path(folder) / "run").windows()
-        except MigratorError as error:
-            raise SystemExit(f"{', '.join(tenant['name'] for tenant in tenants)}: {error}") from None
-    good = [row["goodput"] for row in rows]
-    first = sum(row["goodput"] for row in rows if row["window"] == 0)
-    return sum(row["arrivals"] for row in rows), sum(good), first
+        cluster = cluster_of(tenants, 8)
+        window = first_window(cluster, "fleet", jobs)
+        with Valuing(window, jobs) as values:
+            found = planned(cluster, values)
+        in_runs = replace(cluster, run=config_of(tenants, windows=2, planner=PLANNED_ONCE))
+        runs = {
+            name: [GpuRun(one, "fleet") for one in gpu_configs(in_runs, window, plan).values()]
+            for name, plan in found.items()
+        }
+        each = [run for own in runs.values() for run in own]
+        done = iter(carry_out(each, jobs))
+        answered = {name: [next(done) for _ in own] for name, own in runs.items()}
+        shares = {name: 100 * total(own).correct / total(own).arrivals for name, own in answered.items()}
+        expected_off = 100 * (sum(found["ours"].expected) / total(answered["ours"], 0).correct - 1)
+        over = {f"over_{name}": shares["ours"] - shares[name] for name in RIVALS}
+        yield {"part": "simulated", "seed": seed, "load": load, **shares, "expected_off": expected_off, **over}
 
 
 PARTS: Mapping[str, tuple[Callable[[int, int], Iterator[Row]], int]] = {

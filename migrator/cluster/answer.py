@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from migrator.cluster.posing import Planned
 from migrator.config.cluster import ClusterConfig
 from planner.cluster.fleet import Assignment, Fleet, FleetBound, Unplaced
 from planner.errors import PlanFileError
@@ -24,14 +25,19 @@ class ClusterPlan:
     Attributes:
         fleet: What was assigned.
         found: The assignment; its worths are those of the full plans.
-        expected: By GPU what its plan is expected to answer in time and right in the window.
+        planned: By GPU what its plan comes to; ``None`` where it has no tenants, or cannot serve them.
         has_pools: Whether tenants may share instances: no bound is known then.
     """
 
     fleet: Fleet
     found: Assignment
-    expected: tuple[float, ...]
+    planned: tuple[Planned | None, ...]
     has_pools: bool
+
+    @property
+    def expected(self) -> tuple[float, ...]:
+        """By GPU what its plan is expected to answer in time and right in the window."""
+        return tuple(0.0 if one is None else one.expected for one in self.planned)
 
     @property
     def bound(self) -> float | None:

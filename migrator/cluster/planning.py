@@ -7,30 +7,52 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from migrator.cluster.answer import ClusterPlan, PlanFile, assignment_in, wrong_totals
-from migrator.cluster.posing import LONG, FirstWindow, Valuing, fleet_of
+from migrator.cluster.posing import LONG, Effort, FirstWindow, Planned, Valuing, fleet_of
 from migrator.config.cluster import ClusterConfig
-from planner.budget import Budget
+from migrator.errors import InfeasibleError
 from planner.cluster.check import violations
-from planner.cluster.fleet import Assignment, Fleet, Present, TenantSet, Unplaced
-from planner.cluster.rivals import loads_of
+from planner.cluster.fleet import Assignment, Fleet, FleetBound, Present, TenantSet, Unplaced
+from planner.cluster.rivals import loads_of, rival
 from planner.cluster.search import assign
 from planner.errors import PlanFileError
 
+ROOM = 1.02
+"""The load that a GPU may have at most; arrivals as they are drawn stray by a little from what was asked for."""
+
 
 def plan_cluster(cluster: ClusterConfig, values: Valuing, begun: PlanFile | None = None) -> ClusterPlan:
-    """Who goes where in the window, each GPU planned in full; ``begun`` says where tenants are now."""
+    """Who goes where in the window, each GPU planned in full; ``begun`` says where tenants are now.
+
+    Raises:
+        InfeasibleError: A tenant brings more than any GPU serves that may have it.
+    """
     window = values.window
     fleet = fleet_of(cluster, window)
-    present = None if begun is None else _present(cluster, fleet, begun)
+    _require_room(cluster, fleet, window)
+    present = None if begun is None else present_in(cluster, fleet, begun)
     found = assign(fleet, values.worths, nets=values.nets, present=present, seed=cluster.run.seed)
-    planned = _planned(cluster, fleet, found, values)
-    full = replace(
-        found,
-        worths=tuple(worth for worth, _ in planned),
-        unplaced=tuple(Unplaced(one.tenant, _reason(fleet, window, one)) for one in found.unplaced),
-    )
-    has_pools = any(config.sharing.may_pool for config in window.configs)
-    return ClusterPlan(fleet, full, tuple(own for _, own in planned), has_pools)
+    unplaced = tuple(Unplaced(one.tenant, _reason(fleet, window, one)) for one in found.unplaced)
+    return _in_full(cluster, fleet, replace(found, unplaced=unplaced), values)
+
+
+def plan_rival(cluster: ClusterConfig, values: Valuing, name: str, bound: FleetBound) -> ClusterPlan:
+    """The same where a rival says who goes where; a GPU that cannot serve what it is given serves nothing."""
+    fleet = fleet_of(cluster, values.window)
+    sets = tuple(tuple(fleet.tenants[i] for i in members) for members in rival(name, fleet, cluster.run.seed))
+    placed = {name for members in sets for name in members}
+    left = tuple(Unplaced(name, "the rival finds no GPU for it") for name in fleet.tenants if name not in placed)
+    return _in_full(cluster, fleet, Assignment(sets, (0.0,) * len(sets), bound, left), values)
+
+
+def _in_full(cluster: ClusterConfig, fleet: Fleet, found: Assignment, values: Valuing) -> ClusterPlan:
+    """The assignment with the worths of its sets' full plans."""
+    sets = sets_of(fleet, found)
+    wanted = list(dict.fromkeys(one for one in sets if one.members))
+    plans = dict(zip(wanted, values.planned(wanted, _effort(cluster)), strict=True))
+    planned = tuple(plans.get(one) for one in sets)
+    worths = tuple(0.0 if one is None else one.worth for one in planned)
+    has_pools = any(config.sharing.may_pool for config in values.window.configs)
+    return ClusterPlan(fleet, replace(found, worths=worths), planned, has_pools)
 
 
 def _reason(fleet: Fleet, window: FirstWindow, unplaced: Unplaced) -> str:
@@ -44,49 +66,50 @@ def check_cluster(cluster: ClusterConfig, values: Valuing, file: PlanFile) -> tu
     has_pools = any(config.sharing.may_pool for config in values.window.configs)
     if wrong := wrong_totals(file, cluster, [None] * len(file.gpus), has_pools=has_pools):
         return tuple(wrong)
-    known = dict[TenantSet, tuple[float, float] | None]()
+    known = dict[TenantSet, Planned | None]()
 
     def worths(wanted: Sequence[TenantSet]) -> list[float | None]:
-        known.update(zip(wanted, values.planned(wanted, _budget(cluster)), strict=True))
-        return [None if (own := known[one]) is None else own[0] for one in wanted]
+        known.update(zip(wanted, values.planned(wanted, _effort(cluster)), strict=True))
+        return [None if (own := known[one]) is None else own.worth for one in wanted]
 
     if broken := violations(fleet, found, worths):
         return broken
-    plans = [known[one] if one.members else (0.0, 0.0) for one in _sets(fleet, found)]
-    return tuple(wrong_totals(file, cluster, [own and own[1] for own in plans], has_pools=has_pools))
+    plans = [known[one] if one.members else None for one in sets_of(fleet, found)]
+    expected = [0.0 if own is None else own.expected for own in plans]
+    return tuple(wrong_totals(file, cluster, expected, has_pools=has_pools))
 
 
-def too_large(fleet: Fleet) -> list[str]:
-    """Tenants that bring more than the GPU that suits them best serves, and with how many replicas they fit."""
-    least = loads_of(fleet).min(axis=0)
-    return [
-        f"tenant {name} brings {load:.2f} times what one GPU serves; replicas: {math.ceil(load)} is the least that fits"
-        for name, load in zip(fleet.tenants, least.tolist(), strict=True)
-        if 1.0 < load < float("inf")
-    ]
+def _require_room(cluster: ClusterConfig, fleet: Fleet, window: FirstWindow) -> None:
+    """Refuse a tenant whose mean arrivals are more than any GPU serves that may have it.
+
+    Raises:
+        InfeasibleError: Names it, and the least number of replicas that fit.
+    """
+    loads = loads_of(fleet)
+    for i, (name, own) in enumerate(zip(fleet.tenants, window.tenants, strict=True)):
+        classes = sorted({gpu.gpu_class for gpu in fleet.gpus if name not in gpu.barred})
+        least = own.load * float(loads[classes, i].min() / loads[own.gpu_class, i])
+        if ROOM < least < math.inf:
+            asked, k = cluster.asked_for(name)
+            raise InfeasibleError(
+                f"{window.origin}: tenant {name} fits on no GPU: it brings {least:.2f} times what one serves at most; "
+                f"the least that fits is tenants.{asked}.replicas: {math.ceil(k * least - 1e-6)}"
+            )
 
 
-def _budget(cluster: ClusterConfig) -> Budget:
+def _effort(cluster: ClusterConfig) -> Effort:
     """With which sets are planned in full: one GPU as ``migrator plan`` plans it."""
-    return LONG if len(cluster.gpus) > 1 else Budget(max_nodes=cluster.run.planner.max_schedules)
+    return LONG if len(cluster.gpus) > 1 else None
 
 
-def _sets(fleet: Fleet, found: Assignment) -> list[TenantSet]:
+def sets_of(fleet: Fleet, found: Assignment) -> list[TenantSet]:
     """By GPU its tenants."""
     index = {name: i for i, name in enumerate(fleet.tenants)}
     pairs = zip(fleet.gpus, found.sets, strict=True)
     return [TenantSet(gpu.gpu_class, tuple(sorted(index[name] for name in own))) for gpu, own in pairs]
 
 
-def _planned(cluster: ClusterConfig, fleet: Fleet, found: Assignment, values: Valuing) -> list[tuple[float, float]]:
-    """By GPU (worth, expected goodput) of its tenants' full plan."""
-    sets = _sets(fleet, found)
-    wanted = [one for one in sets if one.members]
-    plans = dict(zip(wanted, values.planned(wanted, _budget(cluster)), strict=True))
-    return [plans.get(one) or (0.0, 0.0) for one in sets]
-
-
-def _present(cluster: ClusterConfig, fleet: Fleet, begun: PlanFile) -> Present:
+def present_in(cluster: ClusterConfig, fleet: Fleet, begun: PlanFile) -> Present:
     """Where the file has tenants; a move costs what is answered right while weights are moved and workers start.
 
     Raises:

@@ -16,17 +16,21 @@ from typing import Self
 
 import numpy as np
 
+from executor.names import spelled_as
 from forecaster.forecast import Forecast
 from migrator.config.cluster import ClusterConfig, ClusterGpu
 from migrator.config.sections import Config, TenantConfig
-from migrator.errors import ConfigError
+from migrator.errors import ConfigError, ConfigSloError, InfeasibleError
+from migrator.execution.ahead import plan_through
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.models import TabledModels
+from migrator.execution.planning import Solving
 from migrator.execution.posing import pools_terms, posed, warm_ups_of
 from migrator.execution.windows import Opening
-from migrator.inputs.assembly import assemble, untraced
+from migrator.inputs.assembly import assemble, service_profiles, untraced
 from migrator.inputs.setting import Setting
 from migrator.terminal.parallel import Processes
+from migrator.whatif.sweep import TenantOutcome, tenant_outcomes
 from planner.arrays import Floats
 from planner.budget import Budget
 from planner.cluster.estimate import net_worths
@@ -49,11 +53,21 @@ MOST_POOLED = 20
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """One tenant, its scale's factor in it, and what is known as the first window begins."""
+    """One tenant, its scale's factor in it, and what is known as the first window begins.
+
+    Attributes:
+        tenant: As a run's config has it.
+        accuracy: Of its model.
+        forecast: Of its arrivals.
+        gpu_class: On GPUs of which class its load is meant.
+        load: Its mean arrivals over the run, of what such a GPU serves at most.
+    """
 
     tenant: TenantConfig
     accuracy: float
     forecast: Forecast
+    gpu_class: int
+    load: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +90,7 @@ class FirstWindow:
         Raises:
             ConfigError: A tenant has no profile there that meets its SLO.
         """
-        own = [self.tenants[i] for i in wanted.members]
-        config = self.configs[wanted.gpu_class].model_copy(update={"tenants": [one.tenant for one in own]})
+        own, config = [self.tenants[i] for i in wanted.members], self.config_of(wanted)
         alone = [_setting(self, wanted.gpu_class, i) for i in wanted.members]
         tenants, known = (tuple(getattr(one, name)[0] for one in alone) for name in ("tenants", "known_tenants"))
         setting = replace(alone[0], config=config, tenants=tenants, known_tenants=known)
@@ -91,6 +104,11 @@ class FirstWindow:
             return None if pool is None else posed(setting, opening, None, forecast, pools=(pool,))
         except ProblemError:  # more tenants than the GPU has compute slices
             return None
+
+    def config_of(self, wanted: TenantSet) -> Config:
+        """The run of these tenants on a GPU of the class."""
+        tenants = [self.tenants[i].tenant for i in wanted.members]
+        return self.configs[wanted.gpu_class].model_copy(update={"tenants": tenants})
 
     def obstacle(self, tenant: int, classes: Collection[int]) -> str | None:
         """Why none of the classes serves the tenant; ``None`` where one does."""
@@ -113,8 +131,7 @@ class FirstWindow:
 @cache
 def _setting(window: FirstWindow, gpu_class: int, tenant: int) -> Setting:
     """One tenant alone on a GPU of the class."""
-    config = window.configs[gpu_class].model_copy(update={"tenants": [window.tenants[tenant].tenant]})
-    return untraced(config, window.origin)
+    return untraced(window.config_of(TenantSet(gpu_class, (tenant,))), window.origin)
 
 
 def _joined(forecasts: Sequence[Forecast]) -> Forecast:
@@ -130,11 +147,12 @@ def first_window(cluster: ClusterConfig, origin: str, n_processes: int) -> First
     """The first window of the cluster's tenants.
 
     Raises:
-        ConfigError: A tenant's trace or scale does not work out, or no profile of any model meets its SLO.
+        ConfigError: A tenant's trace or scale does not work out, or its model has no profiles where it may be.
+        InfeasibleError: Its SLO is met by no profile.
     """
-    run = cluster.run
-    firsts = [cluster.gpus[gpus[0]] for gpus in classes_of(cluster)]
-    configs = [cluster.config_of(gpu, ()) for gpu in firsts]
+    run, places = cluster.run, classes_of(cluster)
+    configs = [cluster.config_of(cluster.gpus[own[0]], ()) for own in places]
+    _require_profiles(cluster, configs, places, origin)
     load_share = sum(tenant.load_share for tenant in run.tenants)
     jobs = []
     for tenant in sorted(run.tenants, key=lambda one: one.name):
@@ -154,22 +172,52 @@ def classes_of(cluster: ClusterConfig) -> list[list[int]]:
     return list(classes.values())
 
 
+def _require_profiles(
+    cluster: ClusterConfig, configs: Sequence[Config], places: Sequence[Sequence[int]], origin: str
+) -> None:
+    """Refuse a tenant whose model was measured on none of the GPUs that may have it.
+
+    Raises:
+        ConfigError: Names the tenant, its model and the GPUs.
+    """
+    known = [_measured(config) for config in configs]
+    for tenant in cluster.run.tenants:
+        allowed = set(cluster.allowed(tenant.name))
+        classes = [c for c, own in enumerate(places) if not allowed.isdisjoint(own)]
+        if not any(spelled_as(tenant.model, known[c]) in known[c] for c in classes):
+            gpus = ", ".join(dict.fromkeys(configs[c].gpu.model for c in classes))
+            measured = ", ".join(sorted({name for c in classes for name in known[c]})) or "none"
+            raise ConfigError(
+                f"{origin}: tenants.{tenant.name}.model is {tenant.model!r}, which has no service profiles on {gpus}, "
+                f"where it may be; with profiles there: {measured}"
+            )
+
+
+def _measured(config: Config) -> tuple[str, ...]:
+    """The models that have profiles on the config's GPU; where its table cannot be read, a run of it says why."""
+    try:
+        return service_profiles(config).models(config.gpu.cut.name)
+    except WorkloadError:
+        return ()
+
+
 def _foreseen(job: tuple[Sequence[Config], str]) -> Foreseen:
     """What is foreseen of one tenant, by the first class on which it has an operating point."""
     configs, origin = job
-    first: ConfigError | WorkloadError | None = None
-    for config in configs:
+    failed = list[ConfigError]()
+    for gpu_class, config in enumerate(configs):
         try:
             setting, traffic = assemble(config, origin)
-        except (ConfigError, WorkloadError) as error:
-            first = first or error
+        except ConfigError as error:
+            failed.append(error)
             continue
         models = TabledModels(setting.tenants, config.window_s)
         accuracies = models.open(0)
         forecast = Foresight(setting, traffic).forecast(observe(setting, traffic, 0, accuracies))
-        return Foreseen(setting.config.tenants[0], accuracies[0], forecast)
-    assert first is not None  # there is a class
-    raise first
+        return Foreseen(setting.config.tenants[0], accuracies[0], forecast, gpu_class, traffic.origins[0].load)
+    if unmet := next((error for error in failed if isinstance(error, ConfigSloError)), None):
+        raise InfeasibleError(str(unmet))
+    raise failed[0]
 
 
 def fleet_of(cluster: ClusterConfig, window: FirstWindow) -> Fleet:
@@ -212,20 +260,50 @@ def _take(window: FirstWindow) -> None:
     _HERE[:] = [window]
 
 
-def _planned(job: tuple[TenantSet, Budget]) -> MigPlan | None:
-    """The best plan of the set, exclusive or in one pool."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the plan of a set comes to.
+
+    Attributes:
+        worth: Its objective, salvage included.
+        expected: What it expects to answer in time and right in the window.
+        tenants: What it promises each.
+    """
+
+    worth: float
+    expected: float
+    tenants: tuple[TenantOutcome, ...]
+
+
+Effort = Budget | None
+"""How a set is planned; ``None``: as ``migrator plan`` plans its window, and a run."""
+
+
+def _planned(job: tuple[TenantSet, Effort]) -> tuple[Problem, MigPlan] | None:
+    """The best plan of the set, exclusive or in one pool, and its problem."""
     wanted, budget = job
     window = _HERE[0]
+    if budget is None:
+        return _as_a_run(window, wanted)
     problems = [window.pose(wanted), window.pose(wanted, pooled=True) if window.may_pool(wanted) else None]
     costs = window.configs[wanted.gpu_class].planner.floor_costs_at_most
-    plans = [solve(one, "physical", budget, floor_costs_at_most=costs) for one in problems if one is not None]
-    served = [plan for plan in plans if plan.objective is not None]
-    return max(served, key=lambda plan: plan.objective or 0.0, default=None)
+    plans = [(one, solve(one, "physical", budget, floor_costs_at_most=costs)) for one in problems if one is not None]
+    served = [(problem, plan) for problem, plan in plans if plan.objective is not None]
+    return max(served, key=lambda pair: pair[1].objective or 0.0, default=None)
+
+
+def _as_a_run(window: FirstWindow, wanted: TenantSet) -> tuple[Problem, MigPlan] | None:
+    try:
+        setting, traffic = assemble(window.config_of(wanted), window.origin)
+        (planned,) = plan_through(setting, traffic, 0, Solving(must_meet_floors=False))
+    except (ConfigSloError, InfeasibleError):
+        return None
+    return (planned.problem, planned.plan) if planned.is_planned else None
 
 
 def _short(wanted: TenantSet) -> float | None:
-    plan = _planned((wanted, SHORT))
-    return None if plan is None else plan.objective
+    found = _planned((wanted, SHORT))
+    return None if found is None else found[1].objective
 
 
 def _net(job: tuple[int, int, Floats]) -> Floats:
@@ -235,9 +313,13 @@ def _net(job: tuple[int, int, Floats]) -> Floats:
     return net_worths(problem, prices)
 
 
-def _summary(job: tuple[TenantSet, Budget]) -> tuple[float, float] | None:
-    plan = _planned(job)
-    return None if plan is None or plan.objective is None else (plan.objective, plan.objective - plan.salvage)
+def _summary(job: tuple[TenantSet, Effort]) -> Planned | None:
+    found = _planned(job)
+    if found is None or found[1].objective is None:
+        return None
+    problem, plan = found
+    assert plan.objective is not None
+    return Planned(plan.objective, plan.objective - plan.salvage, tuple(tenant_outcomes(problem, plan)))
 
 
 class Valuing:
@@ -265,9 +347,10 @@ class Valuing:
         done = dict(self._processes.each(_net, [(c, i, prices) for c, i in pairs]))
         return np.stack([done[place] for place in range(len(pairs))])
 
-    def planned(self, wanted: Sequence[TenantSet], budget: Budget = LONG) -> list[tuple[float, float] | None]:
-        """(worth, expected goodput) of each set's full plan, never less than the short one's."""
-        jobs = [(one, own) for one in wanted for own in (SHORT, budget)]
-        done = dict(self._processes.each(_summary, jobs))
-        pairs = [(done[2 * place], done[2 * place + 1]) for place in range(len(wanted))]
-        return [max((one for one in pair if one is not None), default=None) for pair in pairs]
+    def planned(self, wanted: Sequence[TenantSet], effort: Effort = LONG) -> list[Planned | None]:
+        """What each set's full plan comes to, never less than the short one where there is a budget."""
+        efforts = (None,) if effort is None else (SHORT, effort)
+        jobs = [(one, own) for one in wanted for own in efforts]
+        done, n = dict(self._processes.each(_summary, jobs)), len(efforts)
+        found = [[one for at in range(n) if (one := done[n * place + at]) is not None] for place in range(len(wanted))]
+        return [max(own, key=lambda one: one.worth, default=None) for own in found]

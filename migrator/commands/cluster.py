@@ -11,13 +11,13 @@ from rich import box
 from rich.table import Table
 
 from migrator.cluster.answer import ClusterPlan, plan_to_json, read_plan_file
-from migrator.cluster.planning import check_cluster, plan_cluster, too_large
+from migrator.cluster.planning import check_cluster, plan_cluster
 from migrator.cluster.posing import Valuing, first_window
 from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, with_examples
 from migrator.config.cluster import ClusterConfig, read_cluster
 from migrator.config.reading import files_in
 from migrator.errors import InfeasibleError, MigratorError
-from migrator.terminal.console import counted, escape, output, print_json, progress, warn_of
+from migrator.terminal.console import counted, escape, output, print_json, progress
 from migrator.terminal.outputs import Kind, require_writable, write_output
 from migrator.terminal.parallel import n_cores
 
@@ -52,7 +52,6 @@ def plan_command(
     looking = progress().status(f"looking for who goes on which of {counted(len(cluster.gpus), 'GPU')}")
     with looking, Valuing(window, n) as values:
         plan = plan_cluster(cluster, values, file)
-    warn_of(too_large(plan.fleet))
     document = plan_to_json(cluster, plan)
     if out is not None:
         write_output("--out", out, json.dumps(document, indent=2, allow_nan=False), Kind.DOCUMENT)

@@ -199,6 +199,11 @@ class ClusterConfig:
         }
         return self.run.model_copy(update=update)
 
+    def asked_for(self, tenant: str) -> tuple[str, int]:
+        """The tenant of the config that this one is, or is a replica of, and how many replicas that has."""
+        own = self._asked_for(tenant)
+        return own.name, own.replicas
+
     def _asked_for(self, tenant: str) -> PlacedTenantConfig:
         return next(one for one in self.asked if tenant in _names_of(one))
 

@@ -388,7 +388,7 @@ def outcome_of(case: Case) -> PointOutcome:
         assumed=assumed_in(setting),
     )
     if planned.is_planned:
-        tenants = tuple(_tenant_outcomes(problem, plan))
+        tenants = tuple(tenant_outcomes(problem, plan))
         return replace(
             outcome,
             goodput=plan.expected_goodput,
@@ -397,7 +397,7 @@ def outcome_of(case: Case) -> PointOutcome:
             claimed_bound=plan.claimed_bound,
             claimed_gap=plan.claimed_gap,
             tenants=tenants,
-            slo_attainment_pct=_attainment_pct(tenants),
+            slo_attainment_pct=attainment_pct(tenants),
             salvage=plan.salvage if any(tenant.salvage for tenant in problem.tenants) else None,
             least_salvage=sum(min(tenant.salvages[int(tenant.must_retrain) :]) for tenant in problem.tenants),
         )
@@ -408,7 +408,8 @@ def outcome_of(case: Case) -> PointOutcome:
     return replace(outcome, reason=str(plan.infeasibility or found_none))
 
 
-def _tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:
+def tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:
+    """What the plan promises each tenant of its problem."""
     for course in courses(problem, plan):
         tenant = course.tenant
         arrivals = float(tenant.arrivals_rps.sum()) * problem.step_s
@@ -424,7 +425,7 @@ def _in_time_pct(course: Course, arrivals: float) -> float | None:
     return min(100.0, max(0.0, 100 * float(course.in_time.sum()) / arrivals))
 
 
-def _attainment_pct(tenants: Iterable[TenantOutcome]) -> float | None:
+def attainment_pct(tenants: Iterable[TenantOutcome]) -> float | None:
     """All tenants' requests in time, of all their arrivals."""
     busy = [(tenant.arrivals, tenant.slo_attainment_pct) for tenant in tenants if tenant.arrivals > 0]
     known = [arrivals * share for arrivals, share in busy if share is not None]

@@ -15,7 +15,7 @@ from migrator.cluster.answer import ClusterPlan, plan_to_json, read_plan_file
 from migrator.cluster.planning import check_cluster, plan_cluster
 from migrator.cluster.posing import FirstWindow, Valuing, first_window
 from migrator.config.cluster import ClusterConfig, read_cluster
-from migrator.errors import ConfigError
+from migrator.errors import ConfigError, InfeasibleError
 
 
 def tenant(name: str, model: str, slo_ms: int, offset_s: int, **more: Any) -> dict[str, Any]:
@@ -202,11 +202,20 @@ def test_with_pools_no_bound_is_known_but_that_of_plans_without(small: Small, tm
     assert pooled["worth"] >= answer["worth"] - 1e-6
 
 
-def test_a_tenant_that_no_model_serves_is_on_no_gpu_and_it_is_told_why(tmp_path: Path) -> None:
+def test_a_model_without_profiles_on_the_gpus_that_may_have_it_is_refused(tmp_path: Path) -> None:
     other = {"name": "b", "model": "a30-24gb", "node": "n2"}
     cluster = read_cluster(written(tmp_path, gpus({**A, "count": 2}, other)), ["tenants.language.only_on=[n2]"])
-    plan = planned_here(cluster)
-    assert plan.status == "infeasible"
-    (missing,) = plan.found.unplaced
-    assert missing.tenant == "language"
-    assert "a30-24gb" in missing.reason
+    with pytest.raises(ConfigError, match=r"tenants\.language\.model is 'bert-large', .* on a30-24gb"):
+        foreseen_here(cluster)
+
+
+def test_a_tenant_whose_slo_no_profile_meets_fits_nowhere(tmp_path: Path) -> None:
+    cluster = read_cluster(written(tmp_path), ["tenants.language.slo_ms=1"])
+    with pytest.raises(InfeasibleError, match=r"tenants\.language: .*1 ms"):
+        foreseen_here(cluster)
+
+
+def test_a_tenant_that_brings_more_than_a_gpu_serves_is_told_its_least_replicas(tmp_path: Path) -> None:
+    cluster = read_cluster(written(tmp_path), ["load=0.9", "tenants.mobile.load_share=6"])
+    with pytest.raises(InfeasibleError, match=r"tenant mobile fits on no GPU: .* tenants\.mobile\.replicas: 2"):
+        planned_here(cluster)

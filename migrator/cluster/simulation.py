@@ -1,0 +1,94 @@
+"""A cluster's runs, simulated: each GPU's is an ordinary run, several at once; what they answered is added up.
+
+A run is told of nothing but its own GPU: it is the one that ``migrator run`` makes of the GPU's config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from migrator.cluster.answer import ClusterPlan
+from migrator.cluster.planning import sets_of
+from migrator.cluster.posing import FirstWindow
+from migrator.comparison.matches import simulated
+from migrator.config.cluster import ClusterConfig
+from migrator.config.sections import Config
+from migrator.errors import ConfigError
+from migrator.inputs.assembly import assemble
+from migrator.log.report import totals_of
+from migrator.log.runlog import ReadLog
+from migrator.terminal.parallel import Processes
+from planner.policies.ours import Migrator
+from workloads.serving.tally import Totals
+from workloads.traffic.trace_store import keep_traces, kept_traces
+
+Answered = Mapping[str, tuple[Totals, ...]]
+"""What became of requests, by tenant and window."""
+
+
+def gpu_configs(cluster: ClusterConfig, window: FirstWindow, plan: ClusterPlan) -> dict[str, Config]:
+    """By name of the GPU its run, which ``migrator run`` takes; GPUs without tenants have none."""
+    pairs = zip(cluster.gpus, sets_of(plan.fleet, plan.found), strict=True)
+    return {
+        gpu.name: cluster.config_of(gpu, [window.tenants[i].tenant for i in own.members])
+        for gpu, own in pairs
+        if own.members
+    }
+
+
+def require_simulated(cluster: ClusterConfig, origin: str) -> None:
+    """Refuse GPUs that are no simulated ones.
+
+    Raises:
+        ConfigError: Names the first.
+    """
+    for gpu in cluster.gpus:
+        if gpu.config.backend != "sim":
+            raise ConfigError(
+                f"{origin}: cluster.gpus.{gpu.name.rpartition('.')[0]}.backend is {gpu.config.backend}; a cluster's "
+                "runs are simulated, so that sim is needed (cluster plan --write gives each GPU a config of its own)"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRun:
+    """One GPU's run; its log lies in the new ``folder``, or nowhere. ``origin`` begins messages."""
+
+    config: Config
+    origin: str
+    folder: Path | None = None
+
+
+def answered_in(log: ReadLog) -> Answered:
+    """What became of the requests of a run, by its log alone."""
+    windows = list(log.settled.values())
+    return {one.name: tuple(totals_of(window.tenants[one.name]) for window in windows) for one in log.header.tenants}
+
+
+def _carried_out(job: GpuRun) -> Answered:
+    setting, traffic = assemble(job.config, job.origin)
+    return answered_in(simulated(setting, traffic, Migrator(), into=job.folder))
+
+
+def carry_out(runs: Sequence[GpuRun], n_processes: int, tell: Callable[[int], None] = lambda _: None) -> list[Answered]:
+    """What became of the requests of each run; ``tell`` hears how many are done.
+
+    Raises:
+        InfeasibleError: A run has no first plan.
+    """
+    done = dict[int, Answered]()
+    prepare = partial(keep_traces, kept_traces())
+    with Processes(min(n_processes, max(1, len(runs))), prepare) as processes:
+        for place, answered in processes.each(_carried_out, runs):
+            done[place] = answered
+            tell(len(done))
+    return [done[place] for place in range(len(runs))]
+
+
+def total(answered: Sequence[Answered], window: int | None = None) -> Totals:
+    """All tenants' requests together, of one window or of all."""
+    each = (windows if window is None else windows[window : window + 1] for own in answered for windows in own.values())
+    return sum((one for windows in each for one in windows), Totals())
