@@ -5,7 +5,8 @@ go.
 
 A case is one tenant's 200 s. Its servers join and end: every 20 s another one is replaced by its like, which is ready
 a second later. A run advances in pieces of at most 5 s, shorter where its layout changes; 200 s is all in one.
-In a pool two tenants share all servers, which are its lanes; target: 1.5 million.
+In a pool two tenants share all servers, which are its lanes; target: 1.5 million. With a training that gives way, and
+goes on beside batches, it is to be half of that of the pool without one.
 """
 
 from __future__ import annotations
@@ -100,7 +101,18 @@ def seconds_to_simulate(dispatch: Dispatch, case: Case, requests: Requests) -> t
     return time.perf_counter() - start_s, n_in_time
 
 
-def seconds_in_a_pool(case: Case, requests: Sequence[Requests]) -> tuple[float, int]:
+TRAINING = pool.TrainingJob(0, 0, left_s=1e6, piece_s=1.0, ready_s=0.0)
+"""Beside all requests of a case."""
+
+
+def beside_of(case: Case) -> pool.Beside:
+    """Batches that need from a quarter to three quarters of the GPU."""
+    floors = tuple(5 + 10 * size // case.batch_limit for size in range(case.batch_limit + 1))
+    speeds = tuple(units / 20 for units in range(21))
+    return pool.Beside((floors,) * 2, (speeds,) * 2, give_way_s=0.005, discard_s=0.05, window_s=1.0)
+
+
+def seconds_in_a_pool(case: Case, requests: Sequence[Requests], *, trains: bool = False) -> tuple[float, int]:
     """Wall seconds, and the number of requests answered in time, of tenants that share all servers."""
     known = [
         pool.Lane(one.server_id, tuple(replace(one, tenant=own.tenant) for own in requests)) for one in case.servers()
@@ -109,19 +121,25 @@ def seconds_in_a_pool(case: Case, requests: Sequence[Requests]) -> tuple[float, 
     pieces = [(edge_s, [one for one in known if one.servers[0].ready_s < edge_s]) for edge_s in edges]
     jitter = ServiceJitter(0, case.sigma) if case.sigma else None
     state, n_in_time = pool.PoolState.at_start(len(requests)), 0
+    if trains:  # on each lane; those that come later have the first one's
+        state = replace(state, jobs=tuple(replace(TRAINING, lane_id=one.lane_id) for one in known))
+    kernel = partial(pool.give_way, beside=beside_of(case)) if trains else pool.advance
     start_s = time.perf_counter()
     for edge_s, joined in pieces:
         lanes = [one for one in joined if one.servers[0].end_s > state.now_s]
         accuracies = [ACCURACY] * len(requests)
-        state, piece = pool.advance(requests, state, lanes, accuracies, edge_s, jitter, turn_cost=0.05)
+        state, piece = kernel(requests, state, lanes, accuracies, edge_s, jitter, turn_cost=0.05)
         n_in_time += sum(int(np.count_nonzero(one.in_time)) for one in piece.outcomes)
     return time.perf_counter() - start_s, n_in_time
 
 
-def first_call_s(dispatch: Dispatch | None) -> float:
+def first_call_s(dispatch: Dispatch | None, *, trains: bool = False) -> float:
     """Seconds of the first call (None: in a pool), which compiles where nothing is kept from an earlier process."""
     requests, start_s = requests_of("tenant", SLO_S, np.zeros(1), 0), time.perf_counter()
-    if dispatch is None:
+    if trains:
+        beside = pool.Beside(((0,),), ((1.0,),))
+        pool.give_way([requests], pool.PoolState.at_start(1), [], [ACCURACY], 0.0, beside=beside)
+    elif dispatch is None:
         pool.advance([requests], pool.PoolState.at_start(1), [], [ACCURACY], 0.0)
     else:
         advance(requests, QueueState(), [], ACCURACY, 0.0, None, dispatch)
@@ -146,11 +164,14 @@ def main() -> None:
             requests = case.requests()
             runs = (seconds_to_simulate(dispatch, case, requests) for _ in range(N_RUNS))
             print_row(case, len(requests), runs)
-    print(f"pool: first compiled call {first_call_s(None):.2f} s")
-    print(head)
-    for case in POOL_CASES:
-        both = [case.requests(tenant, seed) for seed, tenant in enumerate(("tenant", "other"))]
-        print_row(case, sum(map(len, both)), (seconds_in_a_pool(case, both) for _ in range(N_RUNS)))
+    for trains in (False, True):
+        what = "pool with a training that gives way on each lane" if trains else "pool"
+        print(f"{what}: first compiled call {first_call_s(None, trains=trains):.2f} s")
+        print(head)
+        for case in POOL_CASES:
+            both = [case.requests(tenant, seed) for seed, tenant in enumerate(("tenant", "other"))]
+            runs = (seconds_in_a_pool(case, both, trains=trains) for _ in range(N_RUNS))
+            print_row(case, sum(map(len, both)), runs)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,13 @@ Nothing is pre-empted. A request whose deadline has passed would be dropped by a
 taken, so it does not matter when it goes, and outcomes do not depend on the pieces of time. With one member a pool is
 :mod:`workloads.serving.pull`; members in one lane are a GPU that is shared by turns.
 
-In the compiled loop a piece's open requests, all members' one after the other, are arrays, which :class:`_Floor`
+**Giving way.** :func:`give_way` is a second entry, in which requests always go first and wait for no piece of a
+training. It serves by the rule above as if there were no trainings. The first ready one of a lane has all of it while
+no batch is served there. A batch that finds one training lasts longer by the time in which that leaves, and what the
+training did last may be lost. Beside a batch the training goes on at the speed of the units of the GPU that are left of
+the batch's *floor*: the largest floor of all batches of the lane in a sliding window, up to this one.
+
+In the compiled loops a piece's open requests, all members' one after the other, are arrays, which :class:`_Floor`
 describes. A *place* is an index into the requests of all members, a *rank* one into the lanes, by id.
 """
 
@@ -146,6 +152,49 @@ class TrainingJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """How trainings give way to requests, and go on beside them.
+
+    Attributes:
+        floors: By member and requests in a batch, from none on: units of the GPU that the batch needs.
+        speeds: By member, of its training by units that are left, from 0 on to all: the part of full speed, in [0, 1].
+        give_way_s: By how much a batch lasts longer that finds a training at full speed on its lane.
+        discard_s: Seconds of that training's work that are lost then, of those since a batch was last served there.
+        window_s: For how long a floor holds after its batch; 0: while it is served.
+        slowdowns: By member, what latencies are multiplied by while a training is to be done on the lane.
+    """
+
+    floors: tuple[tuple[int, ...], ...]
+    speeds: tuple[tuple[float, ...], ...]
+    give_way_s: float = 0.0
+    discard_s: float = 0.0
+    window_s: float = 0.0
+    slowdowns: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("give_way_s", "discard_s", "window_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"giving way: {name} {getattr(self, name)}: must be finite and not below 0")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTraining:
+    """What a lane's training is in the midst of, where it gives way.
+
+    Attributes:
+        marked_s: Up to when its work is counted; after ``now_s`` where a batch is served.
+        stretch_s: Seconds of it since the lane was last a batch's.
+        runs: Tenant index and window of the retraining that has the lane; ``None``: none has all of it.
+        held_s: By floor in units, until when it holds.
+    """
+
+    marked_s: float
+    stretch_s: float
+    runs: tuple[int, int] | None
+    held_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PoolState:
     """What one piece hands to the next. Everything before ``now_s`` has happened, nothing after it.
 
@@ -156,6 +205,7 @@ class PoolState:
         holders: By ``lane_id``, whose turn it is: a member's requests; from ``len(queues)`` on, its training; −1: of
             another holder. Lanes that did nothing yet are absent.
         serving: By ``lane_id``, the member and the ``server_id`` of the batch in service, if there is one.
+        trainings: By ``lane_id``, of trainings that give way.
     """
 
     queues: tuple[QueueState, ...]
@@ -163,6 +213,7 @@ class PoolState:
     busy_until: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     holders: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     serving: Mapping[str, tuple[int, str]] = field(default_factory=lambda: MappingProxyType({}))
+    trainings: Mapping[str, LaneTraining] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def at_start(cls, n_members: int, others: Sequence[str] = ()) -> PoolState:
@@ -246,12 +297,18 @@ class Piece:
         batches: Those that began.
         finished: The retraining whose last piece began, and so ended this piece.
         finished_s: When it is done.
+        floors: Where trainings give way, units of the GPU that each batch holds, ``(k,)``; else empty.
+        n_handovers: How often one gave way at full speed,
+        lost_s: and what work it lost by that.
     """
 
     outcomes: tuple[Outcomes, ...]
     batches: Batches
     finished: TrainingJob | None = None
     finished_s: float = math.inf
+    floors: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    n_handovers: int = 0
+    lost_s: float = 0.0
 
 
 class Kernel(Protocol):
@@ -282,6 +339,8 @@ class _Floor(NamedTuple):
         eras: ``(2, n_members, n_eras)``: accuracy, and what worth is multiplied by.
         requests: ``(3, N)``: arrival, deadline and luck.
         in_slack: As ``trains_in_slack`` of :func:`advance`, as is ``turn_cost``.
+        way_s: ``(n_lanes,)``: seconds by which the next batch is longer as a training leaves the lane first; 0 but in
+            :func:`give_way`, which updates it.
         bounds: ``(3, n_members)``: place of the oldest unresolved, of the first that has not arrived, and the member's
             end. The first two are updated.
         jobs: ``(8, n_jobs)``: seconds left (updated) and of a piece, ready from, pace, due, worth, holder of its turns,
@@ -310,6 +369,7 @@ class _Floor(NamedTuple):
     requests: FloatArray
     in_slack: bool
     turn_cost: float
+    way_s: FloatArray
     bounds: IntArray
     jobs: FloatArray
     free_s: FloatArray
@@ -384,7 +444,7 @@ def _longer(floor: _Floor, rank: int, holder: int) -> float:
 def _batch_s(floor: _Floor, rank: int, member: int, n_waiting: int) -> float:
     """Seconds that the lane's next turn would last if so many requests of the member wait."""
     n_taken = min(n_waiting, floor.limits[rank, member])
-    return float(floor.latency_s[rank, member, n_taken] * _longer(floor, rank, member))
+    return float(floor.latency_s[rank, member, n_taken] * _longer(floor, rank, member) + floor.way_s[rank])
 
 
 @inlined
@@ -491,7 +551,8 @@ def _serve(floor: _Floor, member: int, n_begun: int, now_s: float, factor: float
     """Begin a batch of the member on its lane."""
     rank, head = floor.lanes[member], floor.bounds[0, member]
     n_taken = min(floor.bounds[1, member] - head, floor.limits[rank, member])
-    end_s = now_s + floor.latency_s[rank, member, n_taken] * factor * _longer(floor, rank, member)
+    lasts_s = floor.latency_s[rank, member, n_taken] * factor * _longer(floor, rank, member)
+    end_s = now_s + (lasts_s + floor.way_s[rank])
     for place in range(head, head + n_taken):
         floor.answer_s[place] = end_s
         floor.in_time[place] = end_s <= floor.requests[1, place]
@@ -558,6 +619,176 @@ def take_turns(
     return until_s, n_begun, _REACHED
 
 
+class _Trainers(NamedTuple):
+    """What the loop with giving way reads and updates of trainings, beside the floor, on which no job stands.
+
+    Attributes:
+        latency_s: ``(2, n_lanes, n_members, most + 1)``: the floor's, without and with a training on the lane.
+        floors: ``(n_members, most + 1)``, and ``speeds``, ``(n_members, n_units + 1)``: as in :class:`Beside`, as are
+            ``give_way_s``, ``discard_s`` and ``window_s``.
+        jobs: ``(4, n_jobs)``: seconds left (updated; 0: done), ready from, rank and member.
+        ends_s: ``(n_jobs,)``: when each is done, if it is. Updated, as all below.
+        marks_s: ``(n_lanes,)``: up to when training is counted.
+        stretch_s: ``(n_lanes,)``: seconds at full speed since the last batch,
+        runs: and of which job; −1: of none.
+        beside: ``(n_lanes,)``: which of both latencies stands on the floor.
+        held_s: ``(n_lanes, n_units + 1)``: until when each floor holds.
+        held: ``(N,)``: by batch begun, the units that it holds.
+        lost: ``(2,)``: handovers, and seconds lost.
+    """
+
+    latency_s: FloatArray
+    floors: IntArray
+    speeds: FloatArray
+    give_way_s: float
+    discard_s: float
+    window_s: float
+    jobs: FloatArray
+    ends_s: FloatArray
+    marks_s: FloatArray
+    stretch_s: FloatArray
+    runs: IntArray
+    beside: IntArray
+    held_s: FloatArray
+    held: IntArray
+    lost: FloatArray
+
+
+@inlined
+def _trains(trainers: _Trainers, rank: int, at_s: float) -> int:
+    """The first job of the lane that is ready and not done; −1: none is."""
+    for job in range(trainers.jobs.shape[1]):
+        if trainers.jobs[2, job] == rank and trainers.jobs[0, job] > 0.0 and trainers.jobs[1, job] <= at_s:
+            return job
+    return -1
+
+
+@inlined
+def _next_change(trainers: _Trainers, until_s: float) -> float:
+    """When the next job ends, or becomes ready, on a lane that is idle; at most ``until_s``."""
+    for rank in range(len(trainers.marks_s)):
+        mark_s = trainers.marks_s[rank]
+        if mark_s < until_s:
+            for job in range(trainers.jobs.shape[1]):
+                is_here = trainers.jobs[2, job] == rank and trainers.jobs[0, job] > 0.0
+                if is_here and trainers.jobs[1, job] > mark_s:
+                    until_s = min(until_s, trainers.jobs[1, job])
+            job = _trains(trainers, rank, mark_s)
+            if job >= 0:
+                until_s = min(until_s, mark_s + trainers.jobs[0, job])
+    return until_s
+
+
+@inlined
+def _train_on(trainers: _Trainers, until_s: float) -> int:
+    """Train on idle lanes up to then, or to the first end of a job, which it is; else −1."""
+    while True:
+        next_s, ended = _next_change(trainers, until_s), -1
+        for rank in range(len(trainers.marks_s)):
+            mark_s = trainers.marks_s[rank]
+            if mark_s < next_s:
+                job = _trains(trainers, rank, mark_s)
+                is_over = job >= 0 and mark_s + trainers.jobs[0, job] <= next_s
+                if is_over and ended >= 0:
+                    continue
+                if job != trainers.runs[rank]:
+                    trainers.runs[rank], trainers.stretch_s[rank] = job, 0.0
+                if is_over:
+                    ended, trainers.jobs[0, job], trainers.ends_s[job] = job, 0.0, next_s
+                    trainers.runs[rank], trainers.stretch_s[rank] = -1, 0.0
+                elif job >= 0:
+                    trainers.jobs[0, job] -= next_s - mark_s
+                    trainers.stretch_s[rank] += next_s - mark_s
+                trainers.marks_s[rank] = next_s
+        if ended >= 0 or next_s >= until_s:
+            return ended
+
+
+@inlined
+def _look_at_trainers(floor: _Floor, trainers: _Trainers, now_s: float) -> None:
+    """Set how long batches last now."""
+    for rank in range(len(floor.free_s)):
+        floor.way_s[rank] = trainers.give_way_s if trainers.stretch_s[rank] > 0.0 else 0.0
+        beside = 1 if _trains(trainers, rank, now_s) >= 0 else 0
+        if beside != trainers.beside[rank]:
+            trainers.beside[rank] = beside
+            for member in range(floor.latency_s.shape[1]):
+                for size in range(floor.latency_s.shape[2]):
+                    floor.latency_s[rank, member, size] = trainers.latency_s[beside, rank, member, size]
+
+
+@inlined
+def _serve_beside(floor: _Floor, trainers: _Trainers, member: int, n_begun: int, now_s: float, factor: float) -> int:
+    """Begin a batch; the training gives way, and goes on beside it. The job that ends by its end; −1: none does."""
+    rank, job, ended = floor.lanes[member], -1, -1
+    if trainers.stretch_s[rank] > 0.0:
+        lost_s = min(trainers.discard_s, trainers.stretch_s[rank])
+        trainers.jobs[0, trainers.runs[rank]] += lost_s
+        trainers.lost[0] += 1.0
+        trainers.lost[1] += lost_s
+    from_s = now_s + floor.way_s[rank]
+    _serve(floor, member, n_begun, now_s, factor)
+    end_s, n_units = floor.free_s[rank], trainers.held_s.shape[1] - 1
+    held = trainers.floors[member, floor.taken[2, rank]]
+    trainers.held_s[rank, held] = end_s + trainers.window_s
+    for units in range(held + 1, n_units + 1):
+        if trainers.held_s[rank, units] > now_s:
+            held = units
+    trainers.held[n_begun] = held
+    job = _trains(trainers, rank, now_s)
+    if job >= 0:
+        speed = trainers.speeds[int(trainers.jobs[3, job]), n_units - held]
+        done_s = speed * (end_s - from_s)
+        if 0.0 < trainers.jobs[0, job] <= done_s:
+            ended, trainers.ends_s[job] = job, from_s + trainers.jobs[0, job] / speed
+            trainers.jobs[0, job] = 0.0
+        else:
+            trainers.jobs[0, job] -= done_s
+    trainers.marks_s[rank], trainers.stretch_s[rank], trainers.runs[rank] = end_s, 0.0, -1
+    return ended
+
+
+@compiled
+def take_turns_and_give_way(
+    floor: _Floor,
+    trainers: _Trainers,
+    factors: FloatArray,
+    n_used: IntArray,
+    now_s: float,
+    until_s: float,
+    n_begun: int,
+) -> tuple[float, int, int]:
+    """As :func:`take_turns`, where trainings give way; a job may end after the time reached, beside a batch."""
+    changes_s, n_factors = -np.inf, factors.shape[1]
+    while True:
+        chance_s = min(_next_chance(floor, now_s), until_s)
+        ended = _train_on(trainers, chance_s)
+        if ended >= 0:
+            return trainers.ends_s[ended], n_begun, ended
+        if chance_s >= until_s:
+            break
+        now_s = chance_s
+        if now_s >= changes_s:
+            changes_s = _look_up(floor, now_s)
+        _look_at_trainers(floor, trainers, now_s)
+        _drop_the_late(floor, now_s)
+        _put_in_order(floor)
+        urgent = _next_served(floor, -1, -np.inf, now_s)
+        if urgent >= 0:
+            if n_used[urgent] == n_factors > 0:
+                return now_s, n_begun, _NEEDS_FACTORS
+            factor = factors[urgent, n_used[urgent]] if n_factors > 0 else 1.0
+            ended = _serve_beside(floor, trainers, urgent, n_begun, now_s, factor)
+            n_begun += 1
+            n_used[urgent] += 1
+            if ended >= 0:
+                return now_s, n_begun, ended
+    for member in range(len(floor.lanes)):
+        head, end = floor.bounds[0, member], floor.bounds[2, member]
+        floor.bounds[0, member] = _first_after(floor.requests, 1, head, end, until_s)
+    return until_s, n_begun, _REACHED
+
+
 def advance(
     requests: Sequence[Requests],
     state: PoolState,
@@ -597,14 +828,49 @@ def advance(
     Raises:
         ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two lanes share an id.
     """
+    piece = _Piece(requests, state, _in_order(state, lanes, until_s), until_s)
+    piece.set_up(accuracies, weights, worths, in_slack=trains_in_slack, turn_cost=turn_cost)
+    return piece.advanced(service_jitter)
+
+
+def give_way(
+    requests: Sequence[Requests],
+    state: PoolState,
+    lanes: Sequence[Lane],
+    accuracies: Sequence[AccuracyTimeline],
+    until_s: float,
+    service_jitter: ServiceJitter | None = None,
+    *,
+    beside: Beside,
+    weights: Sequence[float] | None = None,
+    worths: Sequence[float] | None = None,
+    turn_cost: float = 0.0,
+) -> tuple[PoolState, Piece]:
+    """As :func:`advance`, where trainings give way; a piece also ends where one ends, or will beside a new batch.
+
+    Without trainings it is :func:`advance`, to the bit. Trainings have no pieces, paces or worths here, and take no
+    turns. Where time is cut into pieces what is left of them may differ by roundings.
+
+    Raises:
+        ValueError: As :func:`advance`.
+    """
+    piece = _PieceBeside(requests, state, _in_order(state, lanes, until_s), until_s, beside)
+    piece.set_up(accuracies, weights, worths, in_slack=False, turn_cost=turn_cost)
+    return piece.advanced(service_jitter)
+
+
+def _in_order(state: PoolState, lanes: Sequence[Lane], until_s: float) -> Sequence[Lane]:
+    """The lanes by id.
+
+    Raises:
+        ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two lanes share an id.
+    """
     if not until_s >= state.now_s:
         raise ValueError(f"cannot advance the pool to {until_s} s: it stands at {state.now_s} s")
     ordered = sorted(lanes, key=attrgetter("lane_id"))
     if len({one.lane_id for one in ordered}) < len(ordered):
         raise ValueError(f"lane ids must differ within a pool, got {[one.lane_id for one in ordered]}")
-    piece = _Piece(requests, state, ordered, until_s)
-    piece.set_up(accuracies, weights, worths, in_slack=trains_in_slack, turn_cost=turn_cost)
-    return piece.advanced(service_jitter)
+    return ordered
 
 
 class _Piece:
@@ -650,7 +916,7 @@ class _Piece:
             for row, column in zip(requests, (own.arrival_s, own.deadline_s, own.luck), strict=True):
                 row[start:end] = column[span]
         in_time, correct = np.zeros((2, n_open), dtype=np.bool_)
-        jobs = [self._column(job, ids) for job in state.jobs]
+        jobs = [self._column(job, ids) for job in self._jobs_on_floor()]
         self._floor = _Floor(
             latency_s=latency_s,
             limits=limits,
@@ -662,6 +928,7 @@ class _Piece:
             requests=requests,
             in_slack=in_slack,
             turn_cost=float(turn_cost),
+            way_s=np.zeros(len(ids)),
             bounds=np.array([self._starts, self._starts, self._ends], dtype=np.int64),
             jobs=np.array(jobs, dtype=np.float64).reshape(-1, 8).T.copy(),
             free_s=np.array([state.busy_until.get(one, state.now_s) for one in ids], dtype=np.float64),
@@ -684,17 +951,29 @@ class _Piece:
         while ending == _NEEDS_FACTORS:
             blocks, n_used = np.divmod(n_batches, JITTER_BLOCK)
             factors = self._factors(jitter, blocks.tolist())
-            now_s, n_begun, ending = take_turns(floor, factors, n_used, float(now_s), float(self._until_s), n_begun)
+            now_s, n_begun, ending = self._taken(factors, n_used, float(now_s), n_begun)
             n_batches = blocks * JITTER_BLOCK + n_used
         jobs = [self._job(place) for place in range(len(self._state.jobs))]
         finished, finished_s = None, math.inf
         if ending >= 0:
-            finished, finished_s = jobs.pop(ending), float(floor.free_s[int(floor.jobs[7, ending])])
+            finished, finished_s = jobs.pop(ending), self._ended_s(ending)
         tenants, begin_s, end_s, ranks = floor.batches[:, :n_begun].copy()
         begun = Batches(tenants.astype(np.int64), begin_s, end_s, ranks.astype(np.int64))
         outcomes = self._outcomes()
         piece = Piece(outcomes, begun, finished, finished_s)
         return self._state_after(now_s, n_batches.tolist(), outcomes, jobs), piece
+
+    def _jobs_on_floor(self) -> Sequence[TrainingJob]:
+        return self._state.jobs
+
+    def _taken(self, factors: FloatArray, n_used: IntArray, now_s: float, n_begun: int) -> tuple[float, int, int]:
+        return take_turns(self._floor, factors, n_used, now_s, float(self._until_s), n_begun)
+
+    def _ended_s(self, place: int) -> float:
+        return float(self._floor.free_s[int(self._floor.jobs[7, place])])
+
+    def _left_s(self, place: int) -> float:
+        return float(self._floor.jobs[0, place])
 
     def _factors(self, jitter: ServiceJitter | None, blocks: Sequence[int]) -> FloatArray:
         """What latencies are multiplied by, by member and place in its block; empty without jitter."""
@@ -709,8 +988,8 @@ class _Piece:
         return [job.left_s, job.piece_s, job.ready_s, job.pace, job.due_s, job.worth, holder, rank]
 
     def _job(self, place: int) -> TrainingJob:
-        job, left_s = self._state.jobs[place], float(self._floor.jobs[0, place])
-        return job if left_s == job.left_s else replace(job, left_s=left_s, has_begun=True)
+        job, left_s = self._state.jobs[place], self._left_s(place)
+        return job if left_s in (job.left_s, 0.0) else replace(job, left_s=left_s, has_begun=True)
 
     def _outcomes(self) -> tuple[Outcomes, ...]:
         found, floor = [], self._floor
@@ -759,6 +1038,90 @@ class _Piece:
         ]
         by_lane = (MappingProxyType(busy_until), MappingProxyType(holders), MappingProxyType(serving))
         return PoolState(tuple(queues), tuple(jobs), *by_lane)
+
+
+class _PieceBeside(_Piece):
+    """A piece in which trainings give way."""
+
+    def __init__(
+        self, requests: Sequence[Requests], state: PoolState, lanes: Sequence[Lane], until_s: float, beside: Beside
+    ) -> None:
+        super().__init__(requests, state, lanes, until_s)
+        self._beside = beside
+
+    def set_up(
+        self,
+        accuracies: Sequence[AccuracyTimeline],
+        weights: Sequence[float] | None,
+        worths: Sequence[float] | None,
+        *,
+        in_slack: bool,
+        turn_cost: float,
+    ) -> None:
+        """Put everything on the floor, and trainings beside it."""
+        super().set_up(accuracies, weights, worths, in_slack=in_slack, turn_cost=turn_cost)
+        own, state, alone_s = self._beside, self._state, self._floor.latency_s
+        n_lanes, n_members, n_sizes = alone_s.shape
+        self._floor = self._floor._replace(latency_s=alone_s.copy())
+        slowdowns = np.array(own.slowdowns or (1.0,) * n_members)[:, None]
+        self._ids = [one.lane_id for one in self._lanes]
+        floors = np.zeros((n_members, n_sizes), dtype=np.int64)
+        for row, units in zip(floors, own.floors, strict=True):
+            row[: len(units)] = units[:n_sizes]
+        new = LaneTraining(state.now_s, 0.0, None, (-math.inf,) * len(own.speeds[0]))
+        lanes = [
+            state.trainings.get(one) or replace(new, marked_s=state.busy_until.get(one, state.now_s))
+            for one in self._ids
+        ]
+        keys = [(job.tenant_index, job.window) for job in state.jobs]
+        runs = [keys.index(one.runs) if one.runs in keys else -1 for one in lanes]
+        stretch_s = [one.stretch_s if place >= 0 else 0.0 for one, place in zip(lanes, runs, strict=True)]
+        jobs = [[job.left_s, job.ready_s, self._column(job, self._ids)[-1], job.tenant_index] for job in state.jobs]
+        self._trainers = _Trainers(
+            latency_s=np.stack([alone_s, alone_s * slowdowns]),
+            floors=floors,
+            speeds=np.array(own.speeds, dtype=np.float64),
+            give_way_s=float(own.give_way_s),
+            discard_s=float(own.discard_s),
+            window_s=float(own.window_s),
+            jobs=np.array(jobs, dtype=np.float64).reshape(-1, 4).T.copy(),
+            ends_s=np.full(len(jobs), math.inf),
+            marks_s=np.array([one.marked_s for one in lanes], dtype=np.float64),
+            stretch_s=np.array(stretch_s, dtype=np.float64),
+            runs=np.array(runs, dtype=np.int64),
+            beside=np.zeros(n_lanes, dtype=np.int64),
+            held_s=np.array([one.held_s for one in lanes], dtype=np.float64).reshape(n_lanes, len(own.speeds[0])),
+            held=np.zeros(int(self._ends[-1]), dtype=np.int64),
+            lost=np.zeros(2),
+        )
+
+    def advanced(self, jitter: ServiceJitter | None) -> tuple[PoolState, Piece]:
+        """The piece, and what trainings did in it."""
+        state, piece = super().advanced(jitter)
+        own = self._trainers
+        keys = [(job.tenant_index, job.window) for job in self._state.jobs]
+        lanes = zip(own.marks_s.tolist(), own.stretch_s.tolist(), own.runs.tolist(), own.held_s.tolist(), strict=True)
+        trainings = {
+            name: LaneTraining(mark_s, stretch_s, None if place < 0 else keys[place], tuple(held_s))
+            for name, (mark_s, stretch_s, place, held_s) in zip(self._ids, lanes, strict=True)
+        }
+        n_handovers, lost_s = own.lost.tolist()
+        held = own.held[: len(piece.batches.begin_s)].copy()
+        piece = replace(piece, floors=held, n_handovers=int(n_handovers), lost_s=lost_s)
+        return replace(state, trainings=MappingProxyType(trainings)), piece
+
+    def _jobs_on_floor(self) -> Sequence[TrainingJob]:
+        return ()
+
+    def _taken(self, factors: FloatArray, n_used: IntArray, now_s: float, n_begun: int) -> tuple[float, int, int]:
+        until_s = float(self._until_s)
+        return take_turns_and_give_way(self._floor, self._trainers, factors, n_used, now_s, until_s, n_begun)
+
+    def _ended_s(self, place: int) -> float:
+        return float(self._trainers.ends_s[place])
+
+    def _left_s(self, place: int) -> float:
+        return float(self._trainers.jobs[0, place])
 
 
 @lru_cache(maxsize=256)

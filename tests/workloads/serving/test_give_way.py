@@ -1,0 +1,195 @@
+"""Trainings that give way: by hand, against an oracle request by request, and against the pool without trainings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from give_way_oracle import gives_way
+from pool_oracle import Problem, Process
+from serving_cases import ALWAYS, INF, arrivals, bits_of, joined
+
+from tests.seeds import daily
+from tests.workloads.serving.test_pool import lanes_in, random_problem
+from workloads.profiles.latency import LatencyCurve
+from workloads.serving import pool
+from workloads.serving.pool import Beside, Lane, PoolState, TrainingJob
+from workloads.serving.requests import requests_of
+from workloads.serving.servers import AccuracyTimeline, Server
+
+UNITS = 4
+HALVES = (0.0, 0.25, 0.5, 0.5, 1.0)
+NEEDS_ALL = Beside(floors=((0, 4, 4),), speeds=(HALVES,))
+
+
+def lane(batch_s: float = 1.0) -> Lane:
+    return Lane("gpu", (Server("t0", "gpu", 0.0, INF, LatencyCurve((1,), (batch_s,)), 1),))
+
+
+def served(times_s: list[float], left_s: float, beside: Beside, **others: Any) -> tuple[list[float], list[float]]:
+    """When requests are answered, and trainings done."""
+    own = replace(arrivals(*times_s, slo_s=50.0), tenant="t0")
+    state = replace(PoolState.at_start(1), jobs=(TrainingJob(0, 0, left_s, 1.0, 0.0),))
+    answers, ends = [], []
+    while state.now_s < INF:
+        state, piece = pool.give_way([own], state, [lane()], [ALWAYS], INF, beside=beside, **others)
+        answers += piece.outcomes[0].answer_s.tolist()
+        ends += [piece.finished_s] if piece.finished is not None else []
+    return answers, ends
+
+
+def test_a_training_that_gives_way_at_once_and_loses_nothing_waits_for_requests_only() -> None:
+    assert served([2.0, 3.0], 4.0, NEEDS_ALL) == ([3.0, 4.0], [6.0])
+
+
+def test_a_batch_waits_until_the_training_has_left_and_one_that_follows_it_does_not() -> None:
+    assert served([2.0, 3.0], 4.0, replace(NEEDS_ALL, give_way_s=0.5))[0] == [3.5, 4.5]
+
+
+@pytest.mark.parametrize(("discard_s", "done_s"), [(0.5, 5.5), (9.0, 7.0)])
+def test_what_is_lost_is_at_most_what_was_done_since_the_last_batch(discard_s: float, done_s: float) -> None:
+    assert served([2.0], 4.0, replace(NEEDS_ALL, discard_s=discard_s))[1] == [done_s]
+
+
+def test_a_training_goes_on_beside_a_batch_with_what_its_floor_leaves_and_may_end_there() -> None:
+    half = replace(NEEDS_ALL, floors=((0, 2),))
+    assert served([2.0], 4.0, half)[1] == [4.5]
+    assert served([2.0], 2.25, half) == ([3.0], [2.5])
+
+
+def test_the_largest_floor_holds_within_the_window() -> None:
+    own = replace(arrivals(0.0, 0.0, 1.0, 5.0, slo_s=50.0), tenant="t0")
+    pair = Lane("gpu", (Server("t0", "gpu", 0.0, INF, LatencyCurve((1,), (0.5,)), 2),))
+    beside = Beside(floors=((0, 1, 3),), speeds=(HALVES,), window_s=1.0)
+    _, piece = pool.give_way([own], PoolState.at_start(1), [pair], [ALWAYS], INF, beside=beside)
+    assert piece.floors.tolist() == [3, 3, 1]
+
+
+def test_batches_last_longer_while_a_training_is_to_be_done() -> None:
+    assert served([2.0, 9.0], 3.0, replace(NEEDS_ALL, slowdowns=(1.5,)))[0] == [3.5, 10.0]
+
+
+@pytest.mark.parametrize("name", ["give_way_s", "discard_s", "window_s"])
+@pytest.mark.parametrize("value", [-0.1, INF, math.nan])
+def test_times_are_finite_and_not_below_0(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        replace(NEEDS_ALL, **{name: value})
+
+
+def coarse_problem(seed: int) -> tuple[Problem, Beside, list[float]]:
+    """Lanes, trainings and requests whose times are sixteenths, so that sums of them are exact."""
+    rng = np.random.default_rng((66, seed))
+
+    def sixteenths(low: int, high: int) -> float:
+        return int(rng.integers(low, high)) / 16
+
+    n_members, n_lanes = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    requests = [
+        requests_of(f"t{member}", sixteenths(2, 24), np.sort(rng.integers(0, 96, int(rng.integers(0, 50)))) / 16, seed)
+        for member in range(n_members)
+    ]
+    lanes = []
+    for _ in range(n_lanes):
+        members = []
+        for _ in range(n_members):
+            one_s = sixteenths(1, 6)
+            curve = LatencyCurve((1, 2, 4), (one_s, one_s + sixteenths(0, 3), one_s + 4 / 16))
+            end_s = float(rng.choice([INF, sixteenths(32, 96)]))
+            members.append([Process(sixteenths(0, 16), end_s, curve, int(rng.choice([1, 2, 4])))])
+        lanes.append(members)
+    jobs = [
+        TrainingJob(int(rng.integers(n_members)), number, sixteenths(2, 60), 1.0, sixteenths(0, 60), lane_id=str(rank))
+        for number in range(int(rng.integers(1, 4)))
+        for rank in [int(rng.integers(n_lanes))]
+    ]
+    beside = Beside(
+        floors=tuple((0, *rng.integers(0, UNITS + 1, 4).tolist()) for _ in range(n_members)),
+        speeds=tuple((0.0, *np.sort(rng.choice([0.0, 0.25, 0.5, 1.0], UNITS)).tolist()) for _ in range(n_members)),
+        give_way_s=float(rng.choice([0.0, 1 / 16, 1 / 4])),
+        discard_s=float(rng.choice([0.0, 1 / 16, 1.0])),
+        window_s=float(rng.choice([0.0, 1 / 2, 2.0])),
+        slowdowns=tuple(rng.choice([1.0, 1.25, 1.5], n_members).tolist()),
+    )
+    accuracies = [AccuracyTimeline((0.0, 3.0), (0.4, 0.8))] * n_members
+    problem = Problem(
+        requests,
+        lanes,
+        accuracies,
+        weights=[1.0, 2.0, 3.0][:n_members],
+        jobs=jobs,
+        turn_cost=float(rng.choice([0, 1 / 8])),
+    )
+    return problem, beside, (rng.integers(1, 120, int(rng.integers(0, 6))) / 16).tolist()
+
+
+def differences(problem: Problem, beside: Beside, edges_s: list[float], seed: int) -> list[str]:
+    """In what the loop, in pieces, is not as the oracle, at once."""
+    course, held, lost_s = gives_way(problem, beside)
+    rng = np.random.default_rng(seed)
+    state = replace(PoolState.at_start(len(problem.requests)), jobs=tuple(problem.jobs))
+    pieces = []
+    for until_s in (*sorted(edges_s), INF):
+        lanes = lanes_in(problem, state.now_s, until_s, rng)
+        while state.now_s < until_s:
+            state, piece = pool.give_way(
+                problem.requests,
+                state,
+                lanes,
+                problem.accuracies,
+                until_s,
+                beside=beside,
+                weights=problem.weights,
+                turn_cost=problem.turn_cost,
+            )
+            pieces.append((piece, sorted(int(one.lane_id) for one in lanes)))
+    wrong = [
+        f"outcomes of {member}"
+        for member in range(len(problem.requests))
+        if bits_of(joined([piece.outcomes[member] for piece, _ in pieces])) != bits_of(course.outcomes(member))
+    ]
+    batches = [
+        (ranks[rank], begin_s, end_s, units)
+        for piece, ranks in pieces
+        for rank, begin_s, end_s, units in zip(
+            *(getattr(piece.batches, name).tolist() for name in ("rank", "begin_s", "end_s")),
+            piece.floors.tolist(),
+            strict=True,
+        )
+    ]
+    turns = zip(course.turns, held, strict=True)
+    if batches != [(one.rank, one.begin_s, one.end_s, units) for one, units in turns]:
+        wrong.append("batches")
+    ended = [(one.finished.tenant_index, one.finished.window, one.finished_s) for one, _ in pieces if one.finished]
+    if sorted(ended) != sorted(course.trained):
+        wrong.append(f"trainings {ended} instead of {course.trained}")
+    if sum(one.lost_s for one, _ in pieces) != lost_s:
+        wrong.append("lost work")
+    return wrong
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_trainings_give_way_as_the_oracle_has_them_in_any_pieces(block: int) -> None:
+    seeds = range(50 * block, 50 * (block + 1))
+    found = {seed: differences(*coarse_problem(seed), seed) for seed in seeds}
+    assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.parametrize("block", daily(range(12), range(4)))
+def test_without_trainings_it_is_the_pool_to_the_bit(block: int) -> None:
+    for seed in range(30 * block, 30 * (block + 1)):
+        problem, edges_s = random_problem(seed)
+        n_members = len(problem.requests)
+        beside = Beside(floors=((0,) * 9,) * n_members, speeds=((0.0, 1.0),) * n_members)
+        state = other = PoolState.at_start(n_members)
+        for until_s in (*sorted(edges_s), INF):
+            lanes = lanes_in(problem, state.now_s, until_s, np.random.default_rng(seed))
+            terms = (lanes, problem.accuracies, until_s, problem.jitter)
+            common: dict[str, Any] = {"weights": problem.weights, "turn_cost": problem.turn_cost}
+            state, piece = pool.advance(problem.requests, state, *terms, **common)
+            other, same = pool.give_way(problem.requests, other, *terms, beside=beside, **common)
+            assert replace(other, trainings={}) == replace(state, trainings={})
+            assert [bits_of(one) for one in same.outcomes] == [bits_of(one) for one in piece.outcomes]
+            assert same.batches.end_s.tobytes() == piece.batches.end_s.tobytes()
