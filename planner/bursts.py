@@ -54,7 +54,7 @@ def held_to_floor(problem: Problem, plan: MigPlan, running: MigPlan | None, scen
     What would be followed is the ``running`` plan where that is worth as much. Nothing is asked without scenarios,
     where tenants have floors of in-time answers, which go before, or where no layout can stay beside the retrainings.
     """
-    if scenarios is None or not plan.status.has_plan or problem.has_floors:
+    if scenarios is None or not plan.status.has_plan or problem.has_floors or problem.layout:
         return plan
     followed = plan
     if running is not None and running.objective is not None and plan.objective is not None:

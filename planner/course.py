@@ -30,12 +30,14 @@ class Course:
         tenant: The tenant.
         table: Its gain table.
         lifetimes: All that it holds.
+        loans: What its pool lends meanwhile, to whomever.
     """
 
     problem: Problem
     tenant: TenantTerms
     table: GainTable
     lifetimes: Sequence[Lifetime]
+    loans: Sequence[Lifetime] = ()
 
     @property
     def retraining(self) -> Lifetime | None:
@@ -51,10 +53,13 @@ class Course:
     def serving(self) -> Int64s:
         """Those of them that serve it, ``(n_steps, n_profiles)``; fewer while some warm up."""
         joins_at = self.problem.joins_at
-        return self._counts(
+        counts = self._counts(
             (item, max(item.serve_step, 0 if item.create_step else joins_at(item.placement, self.tenant)))
             for item in self.lifetimes
         )
+        for item in self.loans:
+            counts[item.serve_step : item.end_step, self.problem.profile_names.index(item.placement.profile.name)] -= 1
+        return counts
 
     @cached_property
     def has_changed(self) -> Bools:
@@ -129,8 +134,9 @@ def courses(problem: Problem, plan: MigPlan) -> tuple[Course, ...]:
     The plan must be one that answers ``problem`` and keeps its rules.
     """
     lifetimes, tables = tuple(lifetimes_of(problem, plan)), gain_tables(problem)
+    loans = [item for item in lifetimes if item.lent]
     return tuple(
-        Course(problem, tenant, table, [item for item in lifetimes if tenant.name in item.owner.members])
+        Course(problem, tenant, table, [item for item in lifetimes if tenant.name in item.owner.members], loans)
         for tenant, table in zip(problem.tenants, tables, strict=True)
     )
 

@@ -26,6 +26,7 @@ from planner.counts import (
     tenant_multisets,
 )
 from planner.gains import gain_tables
+from planner.lending import without_layout_for
 from planner.plan import Infeasibility, Rule
 from planner.problem import GainTable, Per, Problem, Reconfiguration, Retraining, RetrainingOption, TenantTerms
 from planner.unavailable import slices_text
@@ -40,6 +41,8 @@ class SearchLimitError(Exception):
 
 def infeasibility(problem: Problem) -> Infeasibility | None:
     """The first reason found why no plan exists, naming tenant and rule; ``None`` when none is known."""
+    if problem.layout:
+        return next(without_layout_for(problem), None)
     checks = (
         _no_large_profile,
         _frozen_where_not_ours,

@@ -56,6 +56,7 @@ class Rule(StrEnum):
     FLOOR = "min_slo_attainment"
     EPOCHS = "epochs"
     WARM_UP = "warm-up"
+    LOAN = "loan"
     SHAPE = "shape"
     CERTIFICATE = "certificate"
 
@@ -101,6 +102,8 @@ class Lifetime:
             whose ``serve_step`` ≥ n_steps is still warming when the window ends.
         option: Which retraining option runs in it, for a retraining that starts in the window; ``None`` for one that
             was in progress when the window opened.
+        lent: Whether it is a retraining in an instance that its tenant's pool goes on holding: no member is served
+            there from ``serve_step`` to ``end_step``. Its trainer starts at ``create_step``; no driver is called.
     """
 
     placement: Placement
@@ -109,6 +112,7 @@ class Lifetime:
     serve_step: int
     end_step: int
     option: str | None = None
+    lent: bool = False
 
     @property
     def is_inference(self) -> bool:

@@ -352,11 +352,16 @@ class HeldInstance:
 
 @dataclass(frozen=True, slots=True)
 class RunningRetraining:
-    """A retraining in progress when the window opens; it ends before ``end_step`` (always on option 0)."""
+    """A retraining in progress when the window opens; it ends before ``end_step`` (always on option 0).
+
+    On a loan it runs in an instance that is held, too, and which serves nobody from ``lent_from`` to its end; ``None``
+    where the instance is its own.
+    """
 
     placement: Placement
     tenant: str
     end_step: int
+    lent_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +404,8 @@ class Problem:
         gains: Gain tables, one a tenant, when they are better than min(a, C); ``None`` for those.
         unavailable: Memory slices that are not ours; empty where the whole GPU is.
         pools: ``physical``: tenants that hold instances together; a tenant that is in none holds its own.
+        layout: ``physical``: the one layout that all tenants together hold, from when it can be there to the window's
+            end; retrainings run on loans of its instances alone, one at a time. Empty where plans choose layouts.
 
     Raises:
         ProblemError: Naming tenant, key, value and what is allowed.
@@ -414,6 +421,7 @@ class Problem:
     gains: tuple[GainTable, ...] | None = field(default=None, compare=False)
     unavailable: tuple[Unavailable, ...] = ()
     pools: tuple[Pool, ...] = ()
+    layout: tuple[Placement, ...] = ()
 
     def __post_init__(self) -> None:
         _check_problem(self)
@@ -425,6 +433,7 @@ class Problem:
         used |= {n for tenant in self.tenants for option in tenant.options for n in option.time_s}
         used |= {item.placement.profile.name for item in self.opening.held}
         used |= {item.placement.profile.name for item in self.opening.retrainings}
+        used |= {placement.profile.name for placement in self.layout}
         if self.paper_initial is not None:
             used |= {name for names in self.paper_initial.held.values() for name in names}
         return tuple(name for name in self.gpu.profile_names if name in used)
@@ -699,6 +708,7 @@ def _check_problem(problem: Problem) -> None:
             raise ProblemError(f"initial: the state is a {kind} one; the problem is {model}")
     for index, item in enumerate(problem.unavailable):
         _check_unavailable(problem, f"unavailable[{index}]", item)
+    _check_layout(problem)
 
 
 def _check_pools(problem: Problem) -> None:
@@ -726,6 +736,23 @@ def _check_pools(problem: Problem) -> None:
                 raise ProblemError(f"{where}.capability_rps.{name} has rates of {shown}; one of each member is needed")
             for member, rate in rates.items():
                 _check_number(f"{where}.capability_rps.{name}.{member}", rate, above=True)
+
+
+def _check_layout(problem: Problem) -> None:
+    """A layout is a physical problem's, fits the GPU, and all hold it together; loans are of what is held."""
+    loans, shown = [run for run in problem.opening.retrainings if run.lent_from is not None], problem.layout
+    if not problem.layout:
+        if loans:
+            raise ProblemError(f"initial.retrainings: {loans[0].tenant} runs on a loan, and there is no layout")
+        return
+    if problem.reconfiguration is Reconfiguration.PAPER:
+        raise ProblemError("layout: one that stays is for physical problems; this one is paper")
+    if not problem.gpu.fits(problem.layout):
+        raise ProblemError(f"layout: {', '.join(map(str, shown))} do not fit {problem.gpu.name} together")
+    if len(problem.partition) > 1:
+        raise ProblemError("layout: one pool of all tenants has to hold it; this problem has several holders")
+    if len(loans) < len(problem.opening.retrainings) or len(loans) > 1:
+        raise ProblemError("initial.retrainings: beside a layout one at most runs, and on a loan")
 
 
 def _check_number_of_tenants(problem: Problem) -> None:
@@ -846,7 +873,7 @@ def _check_paper_state(problem: Problem, state: PaperState) -> None:
         raise ProblemError(f"initial holds {shown} in all, which no layout of {gpu.name} does")
 
 
-def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
+def _check_physical_state(problem: Problem, state: PhysicalState) -> None:  # noqa: C901 (one check after another)
     """Tenants exist, placements form a layout, and steps are possible."""
     if state.next_epoch_step < 0:
         raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
@@ -873,7 +900,12 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
         if not terms.options:
             raise ProblemError(f"{where}: {name} runs one but offers none, so its outcome is unknown")
         _check_step(f"{where}: {name}'s end_step", item.end_step, 1, problem.n_steps, "n_steps")
-    placements = [item.placement for item in state.held] + [item.placement for item in state.retrainings]
+        if item.lent_from is not None:
+            _check_step(f"{where}: {name}'s lent_from", item.lent_from, 0, item.end_step, "end_step")
+            if item.placement not in [held.placement for held in state.held]:
+                raise ProblemError(f"{where}: {name} runs on a loan of {item.placement}, which is not held")
+    placements = [item.placement for item in state.held]
+    placements += [item.placement for item in state.retrainings if item.lent_from is None]
     if not problem.gpu.fits(placements):
         shown = ", ".join(map(str, placements))
         raise ProblemError(f"initial.held and initial.retrainings, {shown}, are no layout of {problem.gpu.name}")

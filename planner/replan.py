@@ -126,7 +126,15 @@ def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
     runs = [item for item in left if not item.is_inference and item.end_step > step]
     return PhysicalState(
         tuple(_held(problem, item, step) for item in left if item.is_inference),
-        tuple(RunningRetraining(item.placement, item.owner.tenant, item.end_step - step) for item in runs),
+        tuple(
+            RunningRetraining(
+                item.placement,
+                item.owner.tenant,
+                item.end_step - step,
+                max(0, item.serve_step - step) if item.lent else None,
+            )
+            for item in runs
+        ),
         next_epoch_step=max(0, next_epoch_step(problem, plan.lifetimes, step) - step),
     )
 

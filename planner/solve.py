@@ -72,6 +72,10 @@ _ENGINES = (
 )
 
 
+_LENT = "lent.solve_lent"
+"""Where the layout is given, loans are all that is left to plan: the same for every engine."""
+
+
 def _loaded(path: str) -> Callable[..., Any]:
     """The function of ``planner.engines`` by that path; its module, and what is heavy in that, are imported now."""
     module, _, name = path.rpartition(".")
@@ -123,7 +127,7 @@ def solve(
         takes = ", ".join(entry.takes) or "no options"
         raise EngineError(f"engine {entry.name!r} does not take {', '.join(foreign)}; it takes {takes}")
     budget, begun_s, begun_loading_s = budget or Budget(), time.perf_counter(), loading_s()
-    engine_of: Engine = partial(_loaded(entry.solve), **chosen.given)
+    engine_of: Engine = partial(_loaded(_LENT if problem.layout else entry.solve), **chosen.given)
     imported_s = time.perf_counter() - begun_s
     if problem.has_floors:
         from planner.floors import solve_with_floors  # noqa: PLC0415 (numpy is heavy)

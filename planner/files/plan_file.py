@@ -88,6 +88,7 @@ class _Lifetime(StrictModel):
     serve_step: int
     end_step: int
     option: Text | None = None
+    lent: bool = False
 
 
 class _Certificate(StrictModel):
@@ -192,7 +193,7 @@ def _schedule_to_json(schedule: TenantSchedule) -> dict[str, object]:
 def _lifetime_to_json(lifetime: Lifetime) -> dict[str, object]:
     own, steps = lifetime.owner, ("create_step", "serve_step", "end_step", "option")
     placed = {"placement": str(lifetime.placement), "tenant": one_or_all(own.members), "task": own.task.value}
-    return placed | given(**{key: getattr(lifetime, key) for key in steps})
+    return placed | given(**{key: getattr(lifetime, key) for key in steps}, lent=lifetime.lent or None)
 
 
 def read_plan(path: Path, problem: Problem) -> MigPlan:

@@ -102,6 +102,7 @@ class _File(StrictModel):
     initial: dict[str, object] | None = None
     unavailable: tuple[Unavailable, ...] = ()
     pools: tuple[Pool, ...] = ()
+    layout: tuple[str, ...] = ()
 
 
 class _Taken(StrictModel):
@@ -135,9 +136,14 @@ def _held(item: tuple[Placement, tuple[str, ...], int]) -> HeldInstance:
     return HeldInstance(placement, tenant, serve_step, tuple(others))
 
 
+_Lent = tuple[Annotated[Placement, read_by(GpuModel.placement)], str, int, int]
+"""The same of a retraining on a loan, with the step from which its instance serves nobody."""
+
+
 class _Placements(StrictModel):
     held: tuple[Annotated[_Held, AfterValidator(_held)], ...] = ()
     retrainings: tuple[Annotated[_Placed, AfterValidator(lambda item: RunningRetraining(*item))], ...] = ()
+    loans: tuple[Annotated[_Lent, AfterValidator(lambda item: RunningRetraining(*item))], ...] = ()
     next_epoch_step: int = 0
 
 
@@ -170,8 +176,16 @@ def problem_of(document: dict[str, object], origin: str) -> Problem:
             content,
             tenants=tuple(_tenant(tenant, index) for index, tenant in enumerate(content.tenants)),
             initial=None if state is None else _state(state, content.reconfiguration, content.gpu),
+            layout=_layout(content),
         )
         return replace(problem, gains=gains_of(problem, [tenant.gains for tenant in content.tenants]))
+
+
+def _layout(content: _File) -> tuple[Placement, ...]:
+    try:
+        return tuple(map(content.gpu.placement, content.layout))
+    except ExecutorError as error:
+        raise ProblemError(f"layout: {error}") from None
 
 
 def _tenant(content: _Tenant, index: int) -> TenantTerms:
@@ -215,7 +229,8 @@ def state_of_json(content: dict[str, object], model: Reconfiguration, gpu: GpuMo
 def _state(content: dict[str, object], model: Reconfiguration, gpu: GpuModel) -> InitialState:
     if model is Reconfiguration.PAPER:
         return PaperState(validated(_PaperInitial, {"initial": content}, ProblemError).initial)
-    return made_of(PhysicalState, validated(_PhysicalInitial, {"initial": content}, ProblemError, gpu).initial)
+    state = validated(_PhysicalInitial, {"initial": content}, ProblemError, gpu).initial
+    return made_of(PhysicalState, state, retrainings=(*state.retrainings, *state.loans))
 
 
 def unavailable_of_json(content: Iterable[Mapping[str, object]], origin: str) -> tuple[Unavailable, ...]:
@@ -249,6 +264,7 @@ def problem_to_json(problem: Problem, *, with_gains: bool = False) -> dict[str, 
         initial=None if problem.initial is None else state_to_json(problem.initial),
         unavailable=[unavailable_to_json(item) for item in problem.unavailable] or None,
         pools=[_pool_to_json(pool) for pool in problem.pools] or None,
+        layout=list(map(str, problem.layout)) or None,
         tenants=tenants,
     )
 
@@ -280,9 +296,13 @@ def state_to_json(state: InitialState) -> dict[str, object]:
     """The state as the key ``initial`` of a problem file has it; :func:`state_of_json` reads it back."""
     if isinstance(state, PaperState):
         return {name: list(profiles) for name, profiles in state.held.items()}
+    runs, loans = (
+        [item for item in state.retrainings if (item.lent_from is None) is is_own] for is_own in (True, False)
+    )
     return {
         "held": [[str(item.placement), one_or_all(item.members), item.serve_step] for item in state.held],
-        "retrainings": [[str(item.placement), item.tenant, item.end_step] for item in state.retrainings],
+        "retrainings": [[str(item.placement), item.tenant, item.end_step] for item in runs],
+        **given(loans=[[str(item.placement), item.tenant, item.end_step, item.lent_from] for item in loans] or None),
         "next_epoch_step": state.next_epoch_step,
     }
 

@@ -28,6 +28,7 @@ from planner.verify.holdings import (
     rounding,
     that_serve,
 )
+from planner.verify.loans import lent_bound
 from planner.verify.pooled import best_pooled, member_of
 
 
@@ -40,6 +41,8 @@ def certified_bound(problem: Problem, certificate: AnyCertificate, known: float 
         from planner.verify.statuses import status_bound  # noqa: PLC0415 (heavy: it has a compiled loop)
 
         return status_bound(problem, certificate, known)
+    if problem.layout:
+        return lent_bound(problem, certificate)
     given = dict(zip(certificate.profile_names, certificate.prices.T, strict=True))
     prices = np.stack([given.get(name, np.zeros(problem.n_steps)) for name in problem.profile_names], axis=1)
     fitting = np.array(problem.gpu.multisets(problem.profile_names))

@@ -43,8 +43,13 @@ def lifetimes_of(problem: Problem, plan: MigPlan) -> Iterator[Lifetime]:
 def continues(problem: Problem, item: Lifetime) -> bool:
     """Whether the lifetime is what is left of a retraining that was running when the window opened."""
     runs = problem.opening.retrainings
-    left = [(run.placement, Owner(run.tenant, Task.RETRAINING), 0, run.end_step) for run in runs]
-    return (item.placement, item.owner, item.create_step, item.end_step) in left and item.serve_step <= item.end_step
+    known = (item.placement, item.owner, item.create_step, item.end_step)
+    return item.serve_step <= item.end_step and any(
+        known == (run.placement, Owner(run.tenant, Task.RETRAINING), 0, run.end_step)
+        and item.lent == (run.lent_from is not None)
+        and run.lent_from in {None, item.serve_step}
+        for run in runs
+    )
 
 
 def counts_of(problem: Problem, profile_names: Iterable[str]) -> Multiset:
@@ -176,6 +181,11 @@ def serving(problem: Problem, m: int, lifetimes: Sequence[Lifetime]) -> tuple[li
             since = max(item.serve_step, 0 if item.create_step else problem.joins_at(item.placement, tenant))
             held[item.create_step : item.end_step, names.index(name)] += 1
             serves[since : item.end_step, names.index(name)] += 1
+    for item in lifetimes:
+        # All hold one layout where there are loans, so a loan is taken from every member.
+        if item.lent and item.placement.profile.name in names:
+            serves[item.serve_step : item.end_step, names.index(item.placement.profile.name)] -= 1
+    serves = np.maximum(serves, 0)
     start = counts_at_start(problem, tenant, 0)
     before = np.vstack([held[0] if start is None else start, held[:-1]])
     multisets, kind = np.unique(serves, axis=0, return_inverse=True)

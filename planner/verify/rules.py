@@ -8,6 +8,7 @@ from executor.mig import GpuModel, Placement, memory_slices_in
 from planner.plan import ANYWHERE, Lifetime, MigPlan, Rule, TenantSchedule
 from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
 from planner.verify.holdings import continues
+from planner.verify.loans import loan_violations
 from planner.verify.verification import Violation
 
 
@@ -84,12 +85,14 @@ def violations(problem: Problem, plan: MigPlan, lifetimes: Sequence[Lifetime]) -
         yield from _retraining_violations(problem, tenant, lifetimes)
     if problem.reconfiguration is Reconfiguration.PHYSICAL:
         yield from _instance_violations(problem, lifetimes)
+        yield from loan_violations(problem, lifetimes)
         yield from _epoch_violations(problem, plan, [item for item in lifetimes if item.is_inference])
 
 
 def _step_violations(problem: Problem, alive: Sequence[Lifetime], s: int) -> Iterator[Violation]:
     """Rules 1, 2 and 4 on what is held in step s."""
-    placements = sorted((item.placement for item in alive), key=lambda it: (-it.profile.memory_slices, *it.sort_key))
+    made = (item.placement for item in alive if not item.lent)
+    placements = sorted(made, key=lambda it: (-it.profile.memory_slices, *it.sort_key))
     barred = frozenset(memory_slices_in(problem.unavailable_in(s, s + 1)))
     if not _fits(problem.gpu, placements, barred=barred):
         shown = ", ".join(str(item).removesuffix(f"@{ANYWHERE}") for item in placements)
