@@ -50,6 +50,12 @@ def test_the_engine_finds_what_an_oracle_finds_and_the_check_proves_it(seed: int
         claim(plan_of(plan_to_json(plan), read, "file").lifetimes == plan.lifetimes, "the plan's file does")
 
 
+def _planned(seed: int) -> tuple[Problem, MigPlan]:
+    """The first problem from this one on that has a plan, and the plan."""
+    found = ((one, solve(one)) for one in map(lent_problem, range(seed, seed + 20)))
+    return next((problem, plan) for problem, plan in found if plan.status.has_plan)
+
+
 def _valued(problem: Problem, plan: MigPlan) -> MigPlan:
     """The plan as if it claimed what it is worth."""
     found = verify(problem, replace(plan, objective=0.0, claimed_bound=None, status=Status.FEASIBLE, bound=None))
@@ -77,10 +83,7 @@ def _lent_otherwise(rng: np.random.Generator, plan: MigPlan) -> MigPlan:
 @pytest.mark.parametrize("seed", daily(range(500), {0, 1, 2, 3}))
 def test_an_altered_plan_is_refused_or_worth_no_more_than_the_best(seed: int) -> None:
     rng = np.random.default_rng([seed, 64])
-    problem = lent_problem(seed % N_PROBLEMS)
-    plan = solve(problem)
-    if not plan.status.has_plan:
-        pytest.skip("there is no plan to alter")
+    problem, plan = _planned(seed)
     other = _lent_otherwise(rng, plan) if rng.random() < 0.35 else altered(rng, problem, plan)
     found = verify(problem, replace(other, claimed_bound=None, status=Status.FEASIBLE, bound=None))
     if found.broken_rules and any(one.rule is not Rule.OBJECTIVE for one in found.violations):
