@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,19 @@ from migrator.inputs.setting import Setting
 from planner.policies.policy import Knows
 from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant
 from workloads.profiles.latency import LatencyCurve
+from workloads.profiles.shares import TWENTIETHS, ShareProfile, sensitivity_of, slowdown, training_rates
 from workloads.profiles.table import ServiceRow
-from workloads.serving.pool import Batches, Lane, PoolState, TrainingJob, advance, busy_shares
+from workloads.serving.pool import (
+    Batches,
+    Beside,
+    Kernel,
+    Lane,
+    PoolState,
+    TrainingJob,
+    advance,
+    busy_shares,
+    give_way,
+)
 from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.tenants import RETRAINING_TO_INFERENCE, Tenant
 from workloads.traffic.luck import ServiceJitter
@@ -72,11 +84,13 @@ class Turns(WithoutInstances):
         """Look up what was measured on the whole GPU.
 
         Raises:
-            ConfigError: Nothing was measured of a tenant's model with one process and a batch that it may use.
+            ConfigError: Nothing was measured of a tenant's model with one process and a batch that it may use, or
+                retrainings leave too late.
         """
         self._setting, self._policy, self._jitter = setting, policy, jitter
         self._whole = max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices)).name
         self._measured = _measured(setting, self._whole, joint=policy.has_joint_turns)
+        self._beside = None if policy.gives_way is None else _beside(setting, self._measured, policy)
         self._state = PoolState.at_start(len(setting.tenants), others=[_GPU])
         self._course: TurnSchedule | None = None
         self._lane = Lane(_GPU, ())
@@ -125,19 +139,17 @@ class Turns(WithoutInstances):
 
     def serve(self, accounts: Accounts, accuracies: Mapping[str, AccuracyTimeline], until_s: float) -> float:
         """Serve and train by turns, until then or until the last step of a retraining begins."""
-        self._state, piece = accounts.serve_by(
-            partial(
-                advance,
-                lanes=[self._lane],
-                service_jitter=self._jitter,
-                worths=self._worths,
-                trains_in_slack=self._policy.trains_in_slack,
-                turn_cost=self._policy.turn_cost,
-            ),
-            self._state,
-            accuracies,
-            until_s,
-        )
+        common: dict[str, Any] = {
+            "lanes": [self._lane],
+            "service_jitter": self._jitter,
+            "worths": self._worths,
+            "turn_cost": self._policy.turn_cost,
+        }
+        if self._beside is None:
+            kernel: Kernel = partial(advance, trains_in_slack=self._policy.trains_in_slack, **common)
+        else:
+            kernel = partial(give_way, beside=self._beside, **common)
+        self._state, piece = accounts.serve_by(kernel, self._state, accuracies, until_s)
         self._batches.append(piece.batches)
         if piece.finished is not None and not piece.finished.is_last:
             self._begun.add((piece.finished.tenant_index, piece.finished.window))
@@ -221,7 +233,7 @@ class Turns(WithoutInstances):
                 TurnTenant(
                     rate_rps=rates_rps[index],
                     slo_s=tenant.slo_s,
-                    serving_s=measured.known_s,
+                    serving_s=measured.known_s if self._beside is None else self._beside_s(index),
                     weight=tenant.weight,
                     accuracy_before=opening.accuracies[index],
                     salvage=salvages[0],
@@ -230,6 +242,12 @@ class Turns(WithoutInstances):
                 )
             )
         return found
+
+    def _beside_s(self, index: int) -> Mapping[int, float]:
+        """What planning takes turns for that a retraining may slow down."""
+        assert self._beside is not None
+        longer = self._beside.slowdowns[index]
+        return {size: seconds * longer[size] for size, seconds in self._measured[index].known_s.items()}
 
     def _checkpoints(self, tenant: Tenant) -> tuple[tuple[float, float], ...]:
         """Parts of its retrainings after which weights are served, and their gains; none where the policy has none."""
@@ -328,6 +346,51 @@ def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
             )
         )
     return found
+
+
+def _beside(setting: Setting, measured: Sequence[_Measured], policy: TurnPolicy) -> Beside:
+    """How the policy's retrainings give way, and what batches leave of the GPU.
+
+    Raises:
+        ConfigError: They leave later than half the least slack of any tenant.
+    """
+    own, gpu = policy.gives_way, setting.gpu
+    assert own is not None
+    floors: list[tuple[int, ...]] = []
+    speeds, longers = [], []
+    for tenant, entry, alone in zip(setting.tenants, setting.config.tenants, measured, strict=True):
+        slack_s = tenant.slo_s - min(alone.serving_s.values())
+        if own.give_way_s > max(0.0, slack_s) / 2:
+            raise ConfigError(
+                f"policy {policy.name}: give_way_s {own.give_way_s:g}: at most half of the least slack, "
+                f"{max(0.0, slack_s) / 2:g} s, is allowed (tenants.{tenant.name}: slo_ms less its shortest batch)"
+            )
+        profile = ShareProfile.of(setting.profiles, gpu, entry.model, tenant.slo_s, processes=1)
+        by_batch = profile.floors(own.slowdown)
+        most = max(alone.latency_s)
+        # A batch between two that were measured needs what the larger one needs.
+        needs = [min((batch for batch in by_batch if batch >= size), default=most) for size in range(1, most + 1)]
+        floors.append((0, *(by_batch[batch] for batch in needs)))
+        longer = own.slowdown * slowdown(
+            sensitivity_of(entry.model),
+            setting.config.simulation.interference if own.has_interference else 0.0,
+            (),
+            1.0,
+        )
+        times_s = next((option.time_s for option in tenant.options if option.time_s), {})
+        shares = [units / TWENTIETHS for units in range(TWENTIETHS + 1)]
+        rates = training_rates(gpu, times_s, shares) if times_s else np.array(shares)
+        speeds.append(tuple(np.minimum(1.0, rates / rates[-1]).tolist()))
+        longers.append(longer)
+    # Beside batches at which no training would gain as much as it slows them down, none trains.
+    best = np.max(speeds, axis=0)
+    slowdowns = []
+    for member, longer in enumerate(longers):
+        pays = [bool(best[TWENTIETHS - units] > longer - 1.0) for units in floors[member]]
+        floors[member] = tuple(u if one else TWENTIETHS for u, one in zip(floors[member], pays, strict=True))
+        slowdowns.append(tuple(longer if one else 1.0 for one in pays))
+    times = (own.give_way_s, own.discard_s, own.window_s)
+    return Beside(tuple(floors), tuple(speeds), *times, tuple(slowdowns), own.slack_s)
 
 
 def _turns_s(rows: Sequence[ServiceRow]) -> Mapping[int, float]:

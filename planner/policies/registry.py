@@ -9,6 +9,7 @@ from types import MappingProxyType
 from executor.names import did_you_mean, spelled_as
 from planner.errors import PolicyError
 from planner.policies.astraea import Astraea
+from planner.policies.beside import Sgdrc, Sirius
 from planner.policies.ekya import Ekya
 from planner.policies.ours import Lookahead, Migrator, Oracle
 from planner.policies.own import policy_in
@@ -55,6 +56,9 @@ VARIANTS: Mapping[str, Callable[[], Policy | TurnPolicy]] = MappingProxyType(
         "salus-srtf": partial(Salus.by, "srtf"),
         "salus-pack": partial(Salus.by, "pack"),
         "salus-fair": partial(Salus.by, "fair"),
+        "sirius": Sirius,
+        "sirius-discarding": Sirius.discarding,
+        "sgdrc": Sgdrc,
     }
 )
 """Others of a kind, and rivals that train beside serving: compared where they are named."""

@@ -127,6 +127,35 @@ class TurnSchedule:
     worth: tuple[tuple[float, ...], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class GivingWay:
+    """How retrainings give way to requests, and go on beside them, in place of taking turns with them.
+
+    Attributes:
+        give_way_s: Until one has left, if it has all of the GPU.
+        discard_s: Of its work, what is lost then.
+        window_s: For how long the processors that a batch needs are kept from it afterwards.
+        slack_s: For how long requests leave one alone if all can wait until it has left after that; 0: never.
+        slowdown: What latencies are multiplied by while one is to be done; also how much longer a batch may last on the
+            processors that it needs than on all.
+        has_interference: Whether the config's interference slows serving down as well, as it does with MPS.
+    """
+
+    give_way_s: float = 0.0
+    discard_s: float = 0.0
+    window_s: float = 0.0
+    slack_s: float = 0.005
+    slowdown: float = 1.05
+    has_interference: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("give_way_s", "discard_s", "window_s", "slack_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} {getattr(self, name)}: must be finite and not below 0")
+        if not 1 <= self.slowdown < math.inf:
+            raise ValueError(f"slowdown {self.slowdown}: must be finite and at least 1")
+
+
 class TurnPolicy(AnyPolicy):
     """One way to take turns on the whole GPU: answers with a course for each window.
 
@@ -139,6 +168,7 @@ class TurnPolicy(AnyPolicy):
             it, one is given up where its tenant has a newer one.
         has_joint_turns: Whether all processes of a tenant serve in its turn, one batch each; else it has one.
         shortest_first: Whether the retraining of which least is left goes first; else the course's order holds.
+        gives_way: How retrainings give way to requests; ``None``: both take turns.
         serves_checkpoints: Whether a retraining's weights are written and served at its checkpoints; else there are
             none.
     """
@@ -149,6 +179,7 @@ class TurnPolicy(AnyPolicy):
     chooses: bool = False
     has_joint_turns: bool = False
     shortest_first: bool = False
+    gives_way: GivingWay | None = None
     serves_checkpoints: bool = False
 
     @property

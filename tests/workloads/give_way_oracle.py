@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pool_oracle import INF, Course, Problem, Process, _Floor
 
+from workloads.profiles.latency import LatencyCurve
 from workloads.serving.pool import Beside, TrainingJob
 
 
@@ -78,16 +79,17 @@ class _GivesWay(_Floor):
         self.works.remove(work)
         self.course.trained.append((work.job.tenant_index, work.job.window, at_s))
 
-    def slower(self, rank: int, member: int) -> float:
-        return self.b.slowdowns[member] if self.training(rank, self.now_s) else 1.0
-
     def way_s(self, rank: int) -> float:
         return self.b.give_way_s if self.sides[rank].stretch_s > 0 else 0.0
 
     def process(self, rank: int, member: int) -> Process | None:
         """As slow as it is beside a training."""
         own = super().process(rank, member)
-        return own and replace(own, latency=own.latency.stretched(self.slower(rank, member)))
+        if own is None or not self.training(rank, self.now_s):
+            return own
+        sizes = tuple(range(1, own.limit + 1))
+        slower = [own.latency.at(size) * self.b.slowdowns[member][size] for size in sizes]
+        return replace(own, latency=LatencyCurve(sizes, tuple(slower)))
 
     def _rate_rps(self, rank: int, member: int) -> float:
         own = super().process(rank, member)
@@ -97,6 +99,15 @@ class _GivesWay(_Floor):
         return super()._batch_s(rank, member) + self.way_s(rank)
 
     def _serve(self, rank: int, member: int) -> bool:
+        until_s = self.now_s + self.b.slack_s
+        if (
+            self.b.slack_s
+            and self.training(rank, self.now_s)
+            and self._can_wait(rank, -INF, until_s + self.b.give_way_s)
+        ):
+            self.free_s[rank] = until_s
+            self.moments.add(until_s)
+            return True
         side, way_s = self.sides[rank], self.way_s(rank)
         if side.stretch_s > 0:
             assert side.full is not None

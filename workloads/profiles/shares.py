@@ -48,6 +48,10 @@ An assumption: nobody has published it.
 """
 
 
+TWENTIETHS = 20
+"""Shares are whole twentieths."""
+
+
 @dataclass(frozen=True, slots=True)
 class SharePoint:
     """How processes with a share serve a model.
@@ -150,6 +154,15 @@ class ShareProfile:
         batches = [size for count, size in latency_s if count == processes and size <= batch]
         curve = LatencyCurve(tuple(batches), tuple(latency_s[processes, size] for size in batches))
         return SharePoint(batch, processes, rate_rps[processes, batch] if best else 0.0, curve)
+
+    def floors(self, longer: float) -> Mapping[int, int]:
+        """By batch of one process, the fewest twentieths on which it lasts at most ``longer`` times as on all."""
+        found = {}
+        for (processes, batch), (speed, _) in self._anchors.items():
+            if processes == 1:
+                enough = speed.at(1.0) / longer
+                found[batch] = next(n for n in range(1, TWENTIETHS + 1) if speed.at(n / TWENTIETHS) >= enough)
+        return found
 
     def point_in_turns(self, share: float) -> SharePoint:
         """The same with the whole GPU for ``share`` > 0 of the time, in slices much shorter than a batch.

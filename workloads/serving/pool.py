@@ -161,7 +161,9 @@ class Beside:
         give_way_s: By how much a batch lasts longer that finds a training at full speed on its lane.
         discard_s: Seconds of that training's work that are lost then, of those since a batch was last served there.
         window_s: For how long a floor holds after its batch; 0: while it is served.
-        slowdowns: By member, what latencies are multiplied by while a training is to be done on the lane.
+        slowdowns: As ``floors``, what latencies are multiplied by while a training is to be done on the lane; empty: 1.
+        slack_s: For how long requests leave a training alone if all of them can wait until it has given way after that;
+            then it is asked anew. 0: they never do.
     """
 
     floors: tuple[tuple[int, ...], ...]
@@ -169,10 +171,11 @@ class Beside:
     give_way_s: float = 0.0
     discard_s: float = 0.0
     window_s: float = 0.0
-    slowdowns: tuple[float, ...] = ()
+    slowdowns: tuple[tuple[float, ...], ...] = ()
+    slack_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("give_way_s", "discard_s", "window_s"):
+        for name in ("give_way_s", "discard_s", "window_s", "slack_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"giving way: {name} {getattr(self, name)}: must be finite and not below 0")
 
@@ -625,7 +628,7 @@ class _Trainers(NamedTuple):
     Attributes:
         latency_s: ``(2, n_lanes, n_members, most + 1)``: the floor's, without and with a training on the lane.
         floors: ``(n_members, most + 1)``, and ``speeds``, ``(n_members, n_units + 1)``: as in :class:`Beside`, as are
-            ``give_way_s``, ``discard_s`` and ``window_s``.
+            ``give_way_s``, ``discard_s``, ``window_s`` and ``slack_s``.
         jobs: ``(4, n_jobs)``: seconds left (updated; 0: done), ready from, rank and member.
         ends_s: ``(n_jobs,)``: when each is done, if it is. Updated, as all below.
         marks_s: ``(n_lanes,)``: up to when training is counted.
@@ -643,6 +646,7 @@ class _Trainers(NamedTuple):
     give_way_s: float
     discard_s: float
     window_s: float
+    slack_s: float
     jobs: FloatArray
     ends_s: FloatArray
     marks_s: FloatArray
@@ -718,6 +722,14 @@ def _look_at_trainers(floor: _Floor, trainers: _Trainers, now_s: float) -> None:
 
 
 @inlined
+def _is_left_alone(floor: _Floor, trainers: _Trainers, rank: int, now_s: float) -> bool:
+    """Whether a training has the lane for a while longer, as all requests can wait."""
+    if trainers.slack_s == 0.0 or trainers.beside[rank] == 0:
+        return False
+    return _can_wait(floor, rank, -np.inf, now_s + trainers.slack_s + trainers.give_way_s)
+
+
+@inlined
 def _serve_beside(floor: _Floor, trainers: _Trainers, member: int, n_begun: int, now_s: float, factor: float) -> int:
     """Begin a batch; the training gives way, and goes on beside it. The job that ends by its end; −1: none does."""
     rank, job, ended = floor.lanes[member], -1, -1
@@ -774,7 +786,10 @@ def take_turns_and_give_way(
         _drop_the_late(floor, now_s)
         _put_in_order(floor)
         urgent = _next_served(floor, -1, -np.inf, now_s)
-        if urgent >= 0:
+        if urgent >= 0 and _is_left_alone(floor, trainers, floor.lanes[urgent], now_s):
+            rank = floor.lanes[urgent]
+            floor.free_s[rank], floor.taken[0, rank] = now_s + trainers.slack_s, _TRAINING
+        elif urgent >= 0:
             if n_used[urgent] == n_factors > 0:
                 return now_s, n_begun, _NEEDS_FACTORS
             factor = factors[urgent, n_used[urgent]] if n_factors > 0 else 1.0
@@ -1063,11 +1078,13 @@ class _PieceBeside(_Piece):
         own, state, alone_s = self._beside, self._state, self._floor.latency_s
         n_lanes, n_members, n_sizes = alone_s.shape
         self._floor = self._floor._replace(latency_s=alone_s.copy())
-        slowdowns = np.array(own.slowdowns or (1.0,) * n_members)[:, None]
         self._ids = [one.lane_id for one in self._lanes]
         floors = np.zeros((n_members, n_sizes), dtype=np.int64)
-        for row, units in zip(floors, own.floors, strict=True):
-            row[: len(units)] = units[:n_sizes]
+        slowdowns = np.ones((n_members, n_sizes))
+        for member, units in enumerate(own.floors):
+            floors[member, : len(units)] = units[:n_sizes]
+        for member, factors in enumerate(own.slowdowns):
+            slowdowns[member, : len(factors)] = factors[:n_sizes]
         new = LaneTraining(state.now_s, 0.0, None, (-math.inf,) * len(own.speeds[0]))
         lanes = [
             state.trainings.get(one) or replace(new, marked_s=state.busy_until.get(one, state.now_s))
@@ -1084,6 +1101,7 @@ class _PieceBeside(_Piece):
             give_way_s=float(own.give_way_s),
             discard_s=float(own.discard_s),
             window_s=float(own.window_s),
+            slack_s=float(own.slack_s),
             jobs=np.array(jobs, dtype=np.float64).reshape(-1, 4).T.copy(),
             ends_s=np.full(len(jobs), math.inf),
             marks_s=np.array([one.marked_s for one in lanes], dtype=np.float64),

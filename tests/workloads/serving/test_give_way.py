@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from give_way_oracle import gives_way
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pool_oracle import Problem, Process
 from serving_cases import ALWAYS, INF, arrivals, bits_of, joined
 
-from tests.seeds import daily
+from tests.seeds import daily, examples
 from tests.workloads.serving.test_pool import lanes_in, random_problem
 from workloads.profiles.latency import LatencyCurve
 from workloads.serving import pool
@@ -69,10 +71,19 @@ def test_the_largest_floor_holds_within_the_window() -> None:
 
 
 def test_batches_last_longer_while_a_training_is_to_be_done() -> None:
-    assert served([2.0, 9.0], 3.0, replace(NEEDS_ALL, slowdowns=(1.5,)))[0] == [3.5, 10.0]
+    assert served([2.0, 9.0], 3.0, replace(NEEDS_ALL, slowdowns=((1.0, 1.5),)))[0] == [3.5, 10.0]
 
 
-@pytest.mark.parametrize("name", ["give_way_s", "discard_s", "window_s"])
+def test_requests_leave_a_training_alone_as_long_as_all_can_wait() -> None:
+    # The two are due at 4.0 and 5.0, and take a second each: until 2.0 both can wait, and from 3.0 to 4.0 the second.
+    own = replace(arrivals(0.0, 1.0, slo_s=4.0), tenant="t0")
+    state = replace(PoolState.at_start(1), jobs=(TrainingJob(0, 0, 9.0, 1.0, 0.0),))
+    beside = replace(NEEDS_ALL, slack_s=0.5)
+    _, piece = pool.give_way([own], state, [lane()], [ALWAYS], 8.0, beside=beside)
+    assert piece.outcomes[0].answer_s.tolist() == [3.0, 5.0]
+
+
+@pytest.mark.parametrize("name", ["give_way_s", "discard_s", "window_s", "slack_s"])
 @pytest.mark.parametrize("value", [-0.1, INF, math.nan])
 def test_times_are_finite_and_not_below_0(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
@@ -111,7 +122,8 @@ def coarse_problem(seed: int) -> tuple[Problem, Beside, list[float]]:
         give_way_s=float(rng.choice([0.0, 1 / 16, 1 / 4])),
         discard_s=float(rng.choice([0.0, 1 / 16, 1.0])),
         window_s=float(rng.choice([0.0, 1 / 2, 2.0])),
-        slowdowns=tuple(rng.choice([1.0, 1.25, 1.5], n_members).tolist()),
+        slowdowns=tuple((1.0, *rng.choice([1.0, 1.25, 1.5], 4).tolist()) for _ in range(n_members)),
+        slack_s=float(rng.choice([0.0, 1 / 16, 1 / 4])),
     )
     accuracies = [AccuracyTimeline((0.0, 3.0), (0.4, 0.8))] * n_members
     problem = Problem(
@@ -175,6 +187,28 @@ def test_trainings_give_way_as_the_oracle_has_them_in_any_pieces(block: int) -> 
     seeds = range(50 * block, 50 * (block + 1))
     found = {seed: differences(*coarse_problem(seed), seed) for seed in seeds}
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
+
+
+@settings(derandomize=True, max_examples=examples(200))
+@given(st.integers(0, 10**6))
+def test_floors_are_kept_and_water_does_not_rise_within_the_window_of_a_batch(seed: int) -> None:
+    problem, beside, _ = coarse_problem(seed)
+    state = replace(PoolState.at_start(len(problem.requests)), jobs=tuple(problem.jobs))
+    lanes, begun = lanes_in(problem, 0.0, INF, np.random.default_rng(seed)), []
+    while state.now_s < INF:
+        state, piece = pool.give_way(problem.requests, state, lanes, problem.accuracies, INF, beside=beside)
+        ends = list(zip(piece.batches.tenant_index.tolist(), piece.batches.end_s.tolist(), strict=True))
+        own = []
+        for (member, end_s), units in zip(ends, piece.floors.tolist(), strict=True):
+            n_taken = int((piece.outcomes[member].answer_s == end_s).sum())
+            is_alone = ends.count((member, end_s)) == 1  # else it is unknown how many each of them took
+            own.append(beside.floors[member][n_taken] if is_alone else 0)
+            assert own[-1] <= units <= UNITS
+        begun += zip(piece.batches.rank, piece.batches.begin_s, piece.batches.end_s, piece.floors, own, strict=True)
+    for place, (rank, _, end_s, _, floor) in enumerate(begun):
+        until_s = end_s + beside.window_s
+        later = [held for other, at_s, _, held, _ in begun[place + 1 :] if other == rank and at_s < until_s]
+        assert min(later, default=UNITS) >= floor
 
 
 @pytest.mark.parametrize("block", daily(range(12), range(4)))

@@ -1,0 +1,91 @@
+"""Sirius and SGDRC: what they are, what they refuse, and what comes of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.config.reading import read_config
+from migrator.errors import ConfigError
+from migrator.inputs.assembly import assemble
+from planner.policies.beside import Sgdrc, Sirius
+from planner.policies.registry import policy_of
+from planner.policies.turns import GivingWay
+from planner.policies.whole import Whole
+from tests.migrator.execution.simulation import Assembled, Run, run_of
+from tests.planner.policies.beside_config import CONFIG
+from workloads.profiles.shares import TWENTIETHS, ShareProfile
+
+
+@pytest.fixture
+def assembled(tmp_path: Path) -> Callable[..., Assembled]:
+    def build(**changes: Any) -> Assembled:
+        path = tmp_path / "two.yaml"
+        path.write_text(CONFIG.format(**{"rate": 60, "interference": 0, **changes}), "utf-8")
+        return assemble(read_config(path), str(path))
+
+    return build
+
+
+def first_end_s(run: Run) -> float:
+    return min(item.finish_s for item in run.retrainings)
+
+
+def test_beside_batches_a_retraining_goes_on_so_that_it_ends_before_one_that_takes_turns(
+    assembled: Callable[..., Assembled],
+) -> None:
+    made = assembled()
+    assert first_end_s(run_of(made, policy_of("sgdrc"))) < first_end_s(run_of(made, Whole()))
+
+
+def test_what_a_handover_loses_makes_retrainings_end_later(assembled: Callable[..., Assembled]) -> None:
+    made = assembled(rate=300)
+    assert first_end_s(run_of(made, Sirius.discarding())) > first_end_s(run_of(made, Sirius()))
+
+
+def test_interference_slows_sirius_down_and_sgdrc_by_its_own_parameter_alone(
+    assembled: Callable[..., Assembled],
+) -> None:
+    late = {
+        (policy.name, strength): run_of(assembled(rate=900, interference=strength), policy).totals
+        for policy in (Sirius(), Sgdrc())
+        for strength in (0, 1)
+    }
+    assert late["sgdrc", 0] == late["sgdrc", 1]
+    assert late["sirius", 0] != late["sirius", 1]
+
+
+def test_a_retraining_that_leaves_later_than_half_the_least_slack_is_refused(
+    assembled: Callable[..., Assembled],
+) -> None:
+    own = Sirius(gives_way=GivingWay(give_way_s=0.08))
+    with pytest.raises(ConfigError, match=r"policy sirius: give_way_s 0.08: at most half of the least slack, 0.07"):
+        run_of(assembled(), own)
+
+
+@pytest.mark.parametrize("name", ["give_way_s", "discard_s", "window_s", "slack_s"])
+@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
+def test_times_are_finite_and_not_below_0(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        replace(GivingWay(), **{name: value})
+
+
+@pytest.mark.parametrize("slowdown", [0.9, math.inf, math.nan])
+def test_a_slowdown_is_finite_and_at_least_1(slowdown: float) -> None:
+    with pytest.raises(ValueError, match="slowdown"):
+        GivingWay(slowdown=slowdown)
+
+
+def test_a_floor_is_the_fewest_twentieths_on_which_a_batch_is_as_fast_as_asked(
+    assembled: Callable[..., Assembled],
+) -> None:
+    setting, _ = assembled()
+    profile = ShareProfile.of(setting.profiles, setting.gpu, "resnet50", 0.15, processes=1)
+    strict, loose = profile.floors(1.0), profile.floors(1.2)
+    assert all(1 <= loose[batch] <= strict[batch] <= TWENTIETHS for batch in strict)
+    assert loose[1] < strict[max(strict)]
