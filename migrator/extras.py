@@ -28,6 +28,7 @@ EXTRAS: Mapping[str, Extra] = {
     "avalanche": Extra(("avalanche",), "trainer: avalanche"),
     "forecast": Extra(("lightgbm",), "forecasters that are trained"),
     "live": Extra(tuple(_LIVE.split()), "models that really serve and learn"),
+    "metrics": Extra(("prometheus_client",), "what Prometheus reads of a run"),
     "neural": Extra(("neuralforecast", "safetensors", "torch"), "networks that forecast"),
     "nvml": Extra(("pynvml",), "a real GPU"),
     "plot": Extra(("plotly", "jinja2"), "--plot"),

@@ -124,6 +124,7 @@ VERBS = (
         "Look at results",
         Verb("report", "Show what a run came to: per window and tenant, and totals."),
         Verb("runs", "List the runs in a folder, and how they stand."),
+        Verb("metrics", "Give the figures of a run to Prometheus, while it runs or later."),
         Verb("diff", "Say why one run was better than another: by window, tenant and cause."),
         Verb(
             "verify",

@@ -313,7 +313,7 @@ def _compared(config: str, terms: str, windows: int) -> Json:
 
 
 VERBS = (
-    *("init", "run", "report", "runs", "diff", "plan", "whatif", "compare", "verify", "profile", "fidelity"),
+    *("init", "run", "report", "runs", "metrics", "diff", "plan", "whatif", "compare", "verify", "profile", "fidelity"),
     *("docs", "doctor"),
     *("forecast", "forecast eval", "forecast fit", "forecast show", "gpu", "gpu models", "gpu layouts", "gpu describe"),
     *("gpu list", "gpu diff", "gpu apply", "gpu clear", "gpu restore", "gpu watch", "gpu assert", "gpu export"),

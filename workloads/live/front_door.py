@@ -15,7 +15,6 @@ import asyncio
 import re
 import signal
 import socket
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,12 +22,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
-from ipaddress import ip_address
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -39,7 +36,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from executor.files import read_input
+from executor.access import TokenError, is_loopback, is_loopback_header, token_in
 from executor.messages import value_in
 from workloads.errors import WorkloadError
 from workloads.live.connections import DoorServer
@@ -72,9 +69,6 @@ from workloads.live.open_inference import (
 from workloads.live.process import Parent, begun
 from workloads.live.reader import Reader
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, WireError
-
-LEAST_TOKEN = 16
-"""Characters of a token."""
 
 LIGHT_BYTES = 2**14
 """JSON of a request, or numbers of an answer in JSON, that the door sees to itself; it takes 1 ms at worst."""
@@ -188,14 +182,6 @@ def _check_tokens_are_asked(setup: DoorSetup) -> None:
         raise ValueError(f"tenants: all or none need a token_file; without one: {' '.join(open_to_all)}")
 
 
-def is_loopback(host: str) -> bool:
-    """Whether the address, or ``localhost``, can be reached from this machine alone."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def is_origin(text: str) -> bool:
     """Whether browsers spell an origin so; they leave out the port that is the scheme's own."""
     return _ORIGIN.fullmatch(text) is not None and not re.search(r"^http:.*:80$|^https:.*:443$", text)
@@ -220,15 +206,9 @@ def tokens_of(setup: DoorSetup) -> dict[bytes, str]:
 
 def _token(path: Path) -> bytes:
     try:
-        token = read_input(path, 2**20).strip()
-        mode = stat.S_IMODE(path.stat().st_mode)
-    except OSError as error:
-        raise FrontDoorError(f"token file {path}: {error.strerror}") from error
-    if mode & 0o077:
-        raise FrontDoorError(f"token file {path}: has mode {mode:04o}, so that others may read it; 0600 is needed")
-    if not LEAST_TOKEN <= len(token) <= 1000 or not all(0x21 <= byte <= 0x7E for byte in token):
-        raise FrontDoorError(f"token file {path}: {LEAST_TOKEN} to 1000 printable ASCII characters are needed in it")
-    return token
+        return token_in(path)
+    except TokenError as error:
+        raise FrontDoorError(str(error)) from error
 
 
 class _Asking:
@@ -407,7 +387,7 @@ class _Pages:
         reason, has_listed, is_cross_site = "", False, False
         for name, value in scope["headers"]:
             match name:
-                case b"host" if not (self._asks_for_tokens or _is_loopback(value)):
+                case b"host" if not (self._asks_for_tokens or is_loopback_header(value)):
                     reason = f"Host: {_shown(value)}; allowed without tokens: this machine's own, as localhost"
                 case b"origin" if value in self._origins:
                     has_listed = True
@@ -668,14 +648,6 @@ def _json_bytes(request: HttpRequest) -> int | None:
 def _packing(request: HttpRequest) -> str:
     packing = request.headers.get("content-encoding", "").lower()
     return "" if packing == "identity" else packing
-
-
-def _is_loopback(host: bytes) -> bool:
-    """Whether a ``Host`` is this machine's own."""
-    try:
-        return is_loopback(urlsplit(f"//{host.decode('latin-1')}").hostname or "")
-    except ValueError:
-        return False
 
 
 def _shown(value: bytes) -> str:
