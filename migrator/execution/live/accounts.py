@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple
 
 import numpy as np
 
@@ -51,6 +52,7 @@ class CountAccounts:
         self._end_s, self._drop_rest = end_s, drop_rest
         self._next = first_window
         self._words: dict[tuple[str, int], Counts] = {}  # of windows that are not settled, and of the last one
+        self._sums: dict[tuple[str, int], Totals] = {}  # of these words, by tenant and window
         self._closed, self._settled_totals = 0, Totals()
         self.now_s = first_window * window_s
 
@@ -59,7 +61,11 @@ class CountAccounts:
         if isinstance(word, Closed):
             self._closed = max(self._closed, word.second)
         elif word.second >= self._next * self._window_s:
-            self._words[word.tenant, word.second] = word
+            place, own = (word.tenant, word.second), (word.tenant, word.second // self._window_s)
+            before = self._words.get(place)
+            more = _totals(word) if before is None else _less(_totals(word), _totals(before))
+            self._sums[own] = self._sums.get(own, Totals()) + more
+            self._words[place] = word
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
@@ -79,7 +85,8 @@ class CountAccounts:
     @property
     def totals(self) -> Totals:
         """Of settled windows, and of the seconds since, as far as told."""
-        return self._settled_totals + sum(map(_totals, self._since(self._next)), Totals())
+        told = (totals for (_, window), totals in self._sums.items() if window >= self._next)
+        return sum(told, self._settled_totals)
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -91,13 +98,8 @@ class CountAccounts:
 
     def in_time_shares(self, window: int) -> Mapping[str, float]:
         """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any."""
-        own = [word for word in self._words.values() if word.second // self._window_s == window]
-        found = {}
-        for name in self._tenants:
-            words = [word for word in own if word.tenant == name]
-            resolved = sum(word.offered - word.waiting for word in words)
-            found[name] = sum(word.in_time for word in words) / resolved if resolved else 1.0
-        return found
+        told = {name: self._sums.get((name, window), Totals()) for name in self._tenants}
+        return {name: own.in_time / own.arrivals if own.arrivals else 1.0 for name, own in told.items()}
 
     def others_shares(self, first_s: int, end_s: int) -> Mapping[str, FloatArray]:  # noqa: ARG002 - as the simulation's
         """Nothing: it is unknown how long real turns took."""
@@ -156,13 +158,11 @@ class CountAccounts:
             self._next += 1
             least = (self._next - 1) * self._window_s
             self._words = {key: word for key, word in self._words.items() if key[1] >= least}
+            self._sums = {key: totals for key, totals in self._sums.items() if key[1] >= self._next - 1}
             found.append(window)
         return found
 
     # --- inside
-
-    def _since(self, window: int) -> Iterator[Counts]:
-        return (word for word in self._words.values() if word.second >= window * self._window_s)
 
     def _is_settled(self, window: int) -> bool:
         own = (word for word in self._words.values() if word.second // self._window_s == window)
@@ -189,3 +189,7 @@ def _totals(word: Counts) -> Totals:
     refused, resolved = word.refused + word.turned_away, word.offered - word.waiting
     dropped = word.dropped + word.turned_away
     return Totals(resolved, word.in_time, word.late, dropped, unlabelled=resolved, refused=refused)
+
+
+def _less(totals: Totals, other: Totals) -> Totals:
+    return Totals(*(mine - its for mine, its in zip(astuple(totals), astuple(other), strict=True)))
