@@ -484,12 +484,14 @@ class PlannerConfig(Section):
     """How hard and how often to plan; in work, never in seconds, so that a run repeats byte for byte.
 
     ``replan_every_s`` is the pace at which the rest of a window is planned anew, with ``replan_schedules`` of work.
+    ``prove`` says which plans of a run are proven as they are made; ``migrator verify`` proves them afterwards.
     ``burst_floor`` lets a layout that stays take the place of plans that may lose much by bursts; ``risk`` is the share
     of the worst arrivals in what a plan is worth, beside the mean. ``floor_costs_at_most`` limits what floors of
     in-time answers may cost, in hundredths of a window's forecast requests.
     """
 
     max_schedules: Count = 4000
+    prove: Literal["never", "windows"] = "never"
     switch_s: NonNegative | None = None
     planning_s: NonNegative | None = None
     replanning_s: NonNegative | None = None

@@ -134,7 +134,9 @@ def parts_on_instances(
     opened = backend(first_s - lead_s(setting))
     step_s, n_steps = setting.config.step_s, setting.config.n_history_steps
     arrived_rps = partial(traffic.rates_before, step_s=step_s, n_steps=n_steps) if policy.knows is Knows.PAST else None
-    solving = Solving(policy=policy, as_published=as_published, time_limit_s=time_limit_s, arrived_rps=arrived_rps)
+    solving = Solving(
+        policy=policy, as_published=as_published, time_limit_s=time_limit_s, proves=False, arrived_rps=arrived_rps
+    )
     n_started = 0 if joins is None else joins.n_started
     sharing = Instances(setting, opened, accounts, tenants_that_run(setting), solving, first_s, n_started)
     models = models or tabled_models(setting, joins)

@@ -54,6 +54,7 @@ class Solving:
         as_published: Whether the policy forecasts and switches as its source does.
         must_meet_floors: Whether an engine's plan that misses a floor of in-time answers is none. A run takes the one
             that lacks fewest of those that cost no more than the config's ``planner.floor_costs_at_most``.
+        proves: Whether work goes into proofs whatever the config's ``planner.prove`` says, which a run goes by.
         arrived_rps: The recorded rates of the steps before a second, for a policy that knows the past of each of its
             decisions; ``None``: a policy is told what had arrived as the plan was begun.
     """
@@ -65,6 +66,7 @@ class Solving:
     policy: Policy | None = None
     as_published: bool = False
     must_meet_floors: bool = True
+    proves: bool = True
     arrived_rps: Callable[[float], Floats] | None = None
 
 
@@ -84,7 +86,7 @@ def plan_window(
     Raises:
         PlannerError: The parts do not make a problem, or the solver failed.
     """
-    how = solving or Solving(must_meet_floors=False)
+    how = solving or Solving(must_meet_floors=False, proves=False)
     plan_from_step, begun_s = plan_from_step_of(setting, opening, state), working_s()
     pools, judged = _pools(setting, opening, state, forecast, how, unavailable)
     problem = posed(setting, opening, state, forecast, how.reconfiguration, unavailable, pools)
@@ -313,8 +315,10 @@ def _answer(
     pools: Sequence[PoolTerms] = (),
 ) -> MigPlan:
     """``forecast`` is of the problem's steps, the first of which is the window's ``from_step``."""
-    budget = effort or Budget(max_nodes=setting.config.planner.max_schedules, time_limit_s=how.time_limit_s)
-    costs_at_most = setting.config.planner.floor_costs_at_most
+    planner = setting.config.planner
+    proves = how.proves or planner.prove == "windows"
+    budget = effort or Budget(max_nodes=planner.max_schedules, time_limit_s=how.time_limit_s, proves=proves)
+    costs_at_most = planner.floor_costs_at_most
     knows = Knows.FORECAST if how.policy is None else how.policy.knows
     scenarios = _scenarios(setting, opening, problem, forecast, pools) if knows is Knows.FORECAST else None
     if how.policy is None:

@@ -31,12 +31,15 @@ from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import Traffic
 from migrator.log import records
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, TIME_DIGITS, ReadLog
+from planner.budget import Budget
 from planner.build import PoolTerms, WarmUps, with_forecast
 from planner.files.plan_file import plan_of
 from planner.files.problem_file import state_of_json, unavailable_of_json
-from planner.plan import Rule
+from planner.floors import without_multipliers
+from planner.plan import AnyCertificate, MigPlan, Rule
 from planner.policies.policy import Knows
 from planner.problem import PhysicalState, Problem, Reconfiguration, TenantTerms
+from planner.solve import solve
 from planner.unavailable import unavailable_later
 from planner.verify import Verification, verify
 from workloads.tenants import Tenant
@@ -71,7 +74,10 @@ class CheckedPlan:
 
 
 class RunCheck:
-    """Checks the plans in a run's log against problems that are posed anew from the run's own config."""
+    """Checks the plans in a run's log against problems that are posed anew from the run's own config.
+
+    Where a window was planned without proofs, its problem is solved once more, for a certificate of its plan.
+    """
 
     def __init__(self, log: ReadLog, setting: Setting, traffic: Traffic) -> None:
         """``setting`` and ``traffic`` are those of the folder's config."""
@@ -92,13 +98,14 @@ class RunCheck:
         if plan is None:
             yield CheckedPlan(window, None, f"its policy shares by {self._log.header.sharing}, without a plan", False)
             return
-        posed_again = self._posed(started)
+        posed_again, proof = self._posed(started), None
         if plan.objective is None:
             rejected = started.rejected_plan is not None
             why = "the plan broke a rule and was not carried out" if rejected else f"no plan ({plan.status})"
             yield CheckedPlan(window, None, f"{why}; the layout was kept", False)
         else:
-            yield self._verified(started, plan, posed_again)
+            proof = self._proof(started, plan, posed_again)
+            yield self._verified(started, plan, posed_again, proof)
         certificate = plan.certificate
         revisions = [revised for revised in self._log.of(records.PlanRevised) if revised.window == window]
         measured = next((one for one in self._log.of(records.Measured) if one.window == window), None)
@@ -108,16 +115,37 @@ class RunCheck:
             rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
             told = revised.plan.with_prices(certificate)
             certificate = told.certificate or certificate
-            yield replace(self._verified(revised, told, rest), anew_from_step=revised.from_step)
+            yield replace(self._verified(revised, told, rest, proof), anew_from_step=revised.from_step)
+
+    def _proof(
+        self, started: records.WindowStarted, logged: records.Plan, problem: Problem | str
+    ) -> AnyCertificate | None:
+        """A certificate for a window's plan that was made without one, as far as a search finds it."""
+        if isinstance(problem, str) or logged.certificate is not None:
+            return None
+        planner = self._setting.config.planner
+        plan = self._plan(started.window, logged, problem)
+        work, most = Budget(max_nodes=planner.max_schedules), planner.floor_costs_at_most
+        return solve(problem, budget=work, initial=plan, floor_costs_at_most=most).certificate
+
+    def _plan(self, window: int, logged: records.Plan, problem: Problem) -> MigPlan:
+        return plan_of({**to_builtins(logged), "solve_s": 0.0}, problem, f"{self._origin(window)}: plan")
 
     def _verified(
-        self, record: records.WindowStarted | records.PlanRevised, logged: records.Plan, posed_again: Problem | str
+        self,
+        record: records.WindowStarted | records.PlanRevised,
+        logged: records.Plan,
+        posed_again: Problem | str,
+        proof: AnyCertificate | None,
     ) -> CheckedPlan:
-        """The log's plan held against its problem, or why there is none."""
+        """The log's plan held against its problem, or why there is none; ``proof`` is of the window's whole plan."""
         window = record.window
         if isinstance(posed_again, str):
             return CheckedPlan(window, None, posed_again)
-        plan = plan_of({**to_builtins(logged), "solve_s": 0.0}, posed_again, f"{self._origin(window)}: plan")
+        plan = self._plan(window, logged, posed_again)
+        if proof is not None and plan.certificate is None:  # any prices are one
+            left = proof.left(len(proof.prices) - plan.n_steps)
+            plan = replace(plan, certificate=without_multipliers(posed_again, left) if plan.missed else left)
         found = verify(posed_again, plan)
         missed = {f"{item.rule}: {item.tenant}" for item in found.violations if item.rule is Rule.FLOOR}
         is_told = all(any(told.startswith((f"{one}:", f"{one},")) for told in record.violations) for one in missed)

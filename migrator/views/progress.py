@@ -135,11 +135,11 @@ def _promise(planned: PlannedWindow) -> str:
     if plan.expected_goodput is not None and most > 0:
         begin = planned.plan_from_step * planned.problem.step_s
         since = f" from second {begin:,g} on" if begin else ""
-        share = f"{100 * plan.expected_goodput / most:.2f} % expected goodput{since}, "
-    gaps = f"{_within('proven', plan.gap)}, {_within('claimed', plan.claimed_gap)}"
+        share = f": {100 * plan.expected_goodput / most:.2f} % expected goodput{since}"
+    gaps = "" if plan.gap is None else f", {_within('proven', plan.gap)}, {_within('claimed', plan.claimed_gap)}"
     told = floors_in_words(plan.missed, plan.floor_costs, plan.keeping_costs)
     floors = "" if told is None else f"; {escape(told)}"
-    return f"planned in {plan.solve_s:.1f} s: {share}{gaps}{floors}"
+    return f"planned in {plan.solve_s:.1f} s{share}{gaps}{floors}"
 
 
 def _within(word: str, gap: float | None) -> str:

@@ -102,6 +102,7 @@ def test_windows_are_posed_as_their_policy_and_config_posed_them(tmp_path: Path,
 REPLANNING: Change = {
     "planner.replan_every_s": 10,
     "planner.max_schedules": 800,
+    "planner.prove": "windows",
     "tenants.0.arrivals.rate_rps": 900,
     "tenants.1.arrivals.scale.factor": 20.0,
     "tenants.0.retraining.samples": 12000,
@@ -120,6 +121,16 @@ def test_every_plan_of_a_run_has_a_proven_gap(replanned: ReadLog) -> None:
     found = [(item.name, item.verification) for item in checked(replanned, REPLANNING)]
     assert [(name, one.violations) for name, one in found if one.violations] == []
     assert [name for name, one in found if one.gap is None] == []
+
+
+def test_what_was_planned_without_proofs_is_proven_afterwards(tmp_path: Path) -> None:
+    changes = {**REPLANNING, "planner.prove": "never"}
+    log = read_log(run_in(tmp_path / "run", changes))
+    plans = [record.plan for kind in (recorded.WindowStarted, recorded.PlanRevised) for record in log.of(kind)]
+    assert [(plan.bound, plan.gap, plan.certificate) for plan in plans] == [(None, None, None)] * len(plans)
+    found = [item.verification for item in checked(log, changes)]
+    assert [one.violations for one in found] == [()] * len(plans)
+    assert 0 <= max(one.gap for one in found) < 0.05
 
 
 def test_a_log_has_the_prices_of_a_window_once(replanned: ReadLog) -> None:

@@ -98,7 +98,7 @@ def test_a_floor_that_no_plan_keeps_is_told_and_stops_nothing(call, write_config
 
 
 def test_what_is_proven_of_plans_stands_beside_what_is_claimed(call, write_config) -> None:
-    code, out, _ = call("run", write_config({"windows": 2}), "--out", "run")
+    code, out, _ = call("run", write_config({"windows": 2, "planner.prove": "windows"}), "--out", "run")
     assert code == 0
     plans = [window["plan"] for window in json.loads(call("report", "run", "--json")[1])["windows"]]
     worst = max(plan["gap"] for plan in plans)

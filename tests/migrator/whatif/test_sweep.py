@@ -39,7 +39,8 @@ def outcome(*vary: str, changes: Mapping[str, Any] | None = None) -> PointOutcom
 @pytest.mark.parametrize("window", [0, 1])
 def test_a_point_that_changes_nothing_is_the_plan_of_the_config(window: int) -> None:
     found = outcome(f"window={window}")
-    plan = plan_through(*assemble(validate_config(changed(SMALL, SHORT), "small.yaml"), "small.yaml"), window)[-1].plan
+    assembled = assemble(validate_config(changed(SMALL, SHORT), "small.yaml"), "small.yaml")
+    plan = plan_through(*assembled, window, Solving())[-1].plan
     assert (found.status, found.goodput) == (plan.status, plan.objective)
     assert (found.bound, found.claimed_bound) == (plan.bound, plan.claimed_bound)
 
