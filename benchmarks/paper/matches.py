@@ -54,7 +54,8 @@ PACKAGES = ("executor", "forecaster", "workloads", "planner", "migrator")
 CLASSES = tuple(item.name for item in fields(Account))
 """Of the loss account."""
 
-COUNTS = tuple(item.name for item in fields(Totals))
+COUNTS = tuple(item.name for item in fields(Totals) if item.name not in ("unlabelled", "refused"))
+"""Of requests; what is simulated has labels, and refuses none."""
 
 COLUMNS = ("policy", "workload", "segment", *COUNTS, *CLASSES, "changes", "windows_without_plan", "windows")
 """Of a row; ``windows`` has arrivals and correct answers in time of each window.
