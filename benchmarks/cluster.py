@@ -109,7 +109,7 @@ def large(seed: int, jobs: int) -> Iterator[Row]:
 def _lost(cluster: ClusterConfig, before: ClusterPlan, values: Valuing) -> Row:
     """New sets after the first node is gone; nothing is known but where tenants stood."""
     left = replace(cluster, gpus=tuple(gpu for gpu in cluster.gpus if gpu.node != "n0"))
-    begun = PlanFile.model_validate(plan_to_json(cluster, before))
+    begun = PlanFile.model_validate_json(json.dumps(plan_to_json(cluster, before)))
     begun_s = time.perf_counter()
     fleet = fleet_of(left, values.window)
     after = assign(fleet, values.worths, nets=values.nets, present=present_in(left, fleet, begun))

@@ -40,6 +40,15 @@ class ClusterPlan:
         return tuple(0.0 if one is None else one.expected for one in self.planned)
 
     @property
+    def unserved(self) -> tuple[str, ...]:
+        """Tenants on no GPU, or on one that cannot serve all that it has."""
+        pairs = zip(self.found.sets, self.planned, strict=True)
+        return (
+            *(one.tenant for one in self.found.unplaced),
+            *(name for own, one in pairs if one is None for name in own),
+        )
+
+    @property
     def bound(self) -> float | None:
         """What no assignment exceeds; ``None`` where that is not known."""
         return None if self.has_pools else self.found.bound.value

@@ -30,7 +30,7 @@ from migrator.execution.windows import Opening
 from migrator.inputs.assembly import assemble, service_profiles, untraced
 from migrator.inputs.setting import Setting
 from migrator.terminal.parallel import Processes
-from migrator.whatif.sweep import TenantOutcome, tenant_outcomes
+from migrator.whatif.sweep import TenantOutcome, least_salvage, tenant_outcomes
 from planner.arrays import Floats
 from planner.budget import Budget
 from planner.cluster.estimate import net_worths
@@ -268,11 +268,13 @@ class Planned:
         worth: Its objective, salvage included.
         expected: What it expects to answer in time and right in the window.
         tenants: What it promises each.
+        least_salvage: Every plan of the set has as much of it.
     """
 
     worth: float
     expected: float
     tenants: tuple[TenantOutcome, ...]
+    least_salvage: float
 
 
 Effort = Budget | None
@@ -319,7 +321,8 @@ def _summary(job: tuple[TenantSet, Effort]) -> Planned | None:
         return None
     problem, plan = found
     assert plan.objective is not None
-    return Planned(plan.objective, plan.objective - plan.salvage, tuple(tenant_outcomes(problem, plan)))
+    tenants, least = tuple(tenant_outcomes(problem, plan)), least_salvage(problem)
+    return Planned(plan.objective, plan.objective - plan.salvage, tenants, least)
 
 
 class Valuing:

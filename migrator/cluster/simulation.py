@@ -30,12 +30,14 @@ Answered = Mapping[str, tuple[Totals, ...]]
 
 
 def gpu_configs(cluster: ClusterConfig, window: FirstWindow, plan: ClusterPlan) -> dict[str, Config]:
-    """By name of the GPU its run, which ``migrator run`` takes; GPUs without tenants have none."""
-    pairs = zip(cluster.gpus, sets_of(plan.fleet, plan.found), strict=True)
+    """By name of the GPU its run, which ``migrator run`` takes; GPUs that serve no tenants have none."""
+    each = zip(cluster.gpus, sets_of(plan.fleet, plan.found), plan.planned, strict=True)
+    order = {tenant.name: n for n, tenant in enumerate(cluster.run.tenants)}
+    known = [one.tenant for one in window.tenants]
     return {
-        gpu.name: cluster.config_of(gpu, [window.tenants[i].tenant for i in own.members])
-        for gpu, own in pairs
-        if own.members
+        gpu.name: cluster.config_of(gpu, sorted((known[i] for i in own.members), key=lambda one: order[one.name]))
+        for gpu, own, planned in each
+        if planned is not None
     }
 
 
@@ -62,6 +64,61 @@ class GpuRun:
     folder: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GpuOutcome:
+    """What came of a GPU's run.
+
+    Attributes:
+        name: The GPU's.
+        node: Where it is.
+        answered: What became of its tenants' requests; empty without tenants.
+        expected: What its first window's plan was expected to answer in time and right, by weight.
+    """
+
+    name: str
+    node: str
+    answered: Answered
+    expected: float
+
+    @property
+    def total(self) -> Totals:
+        """All its tenants' requests together."""
+        return total([self.answered])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOutcome:
+    """What came of all GPUs' runs.
+
+    Attributes:
+        gpus: In the config's order.
+        weights: By tenant.
+    """
+
+    gpus: tuple[GpuOutcome, ...]
+    weights: Mapping[str, float]
+
+    @property
+    def answered(self) -> Answered:
+        """By tenant and window."""
+        return {name: windows for gpu in self.gpus for name, windows in gpu.answered.items()}
+
+    @property
+    def total(self) -> Totals:
+        """All requests together."""
+        return total([self.answered])
+
+    @property
+    def expected(self) -> float:
+        """What plans of the first window were expected to answer in time and right, by weight."""
+        return sum(gpu.expected for gpu in self.gpus)
+
+    @property
+    def first_goodput(self) -> float:
+        """What was answered in time and right of the first window's requests, by weight."""
+        return sum(self.weights[name] * windows[0].correct for name, windows in self.answered.items())
+
+
 def answered_in(log: ReadLog) -> Answered:
     """What became of the requests of a run, by its log alone."""
     windows = list(log.settled.values())
@@ -86,6 +143,15 @@ def carry_out(runs: Sequence[GpuRun], n_processes: int, tell: Callable[[int], No
             done[place] = answered
             tell(len(done))
     return [done[place] for place in range(len(runs))]
+
+
+def outcome_of(cluster: ClusterConfig, plan: ClusterPlan, answered: Mapping[str, Answered]) -> ClusterOutcome:
+    """What came of runs, by GPU."""
+    gpus = tuple(
+        GpuOutcome(gpu.name, gpu.node, answered.get(gpu.name, {}), expected)
+        for gpu, expected in zip(cluster.gpus, plan.expected, strict=True)
+    )
+    return ClusterOutcome(gpus, {tenant.name: tenant.weight for tenant in cluster.run.tenants})
 
 
 def total(answered: Sequence[Answered], window: int | None = None) -> Totals:

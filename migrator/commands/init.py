@@ -19,6 +19,9 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 TRACES = "my-traces"
 """The example that is a folder: a config with the files that it reads."""
 
+CLUSTER = "cluster"
+"""How names of examples begin that are of many GPUs."""
+
 PROBLEM = "problem"
 """The example that is a problem file."""
 
@@ -28,7 +31,8 @@ def init_command(
     example: Annotated[
         str,
         typer.Argument(
-            help="quickstart, twenty, w1 to w16 (the paper's), live-cpu, share-cpu, live-gpu, my-traces, or problem."
+            help="quickstart, twenty, w1 to w16 (the paper's), cluster-6, live-cpu, share-cpu, live-gpu, my-traces, or "
+            "problem."
         ),
     ] = "quickstart",
     folder: Annotated[Path, typer.Argument(callback=nameable, help="Where to; made if it is not there.")] = Path(),
@@ -57,16 +61,15 @@ def init_command(
     also = f", with {' and '.join(escape(path.name) for path in beside)} beside it" if beside else ""
     output().print(f"Written: [bold]{escape(str(first))}[/]{also}. Next:")
     here = escape(str(first))
-    verbs = (f"plan --problem {here}",) if example == PROBLEM else (f"plan {here}", f"run {here}")
+    group = "cluster " if example.startswith(CLUSTER) else ""
+    verbs = (f"plan --problem {here}",) if example == PROBLEM else (f"{group}plan {here}", f"{group}run {here}")
     for verb in verbs:
         output().print(f"  {escape(program())} {verb}", soft_wrap=True)
 
 
 def examples() -> dict[str, tuple[Path, ...]]:
     """By name, the files of each example, the one to begin with first: ``quickstart``, ``w1`` …, ``my-traces``."""
-    named = sorted(
-        CONFIGS.glob("*.yaml"), key=lambda path: (path.stem.endswith(("cpu", "gpu")), *_by_number(path.stem))
-    )
+    named = sorted(CONFIGS.glob("*.yaml"), key=_place)
     configs = {path.stem: (path, *_profiles_of(path)) for path in named}
     traces = CONFIGS / TRACES / f"{TRACES}.yaml"
     beside = sorted(path for path in traces.parent.iterdir() if path != traces)
@@ -77,6 +80,12 @@ def _profiles_of(config: Path) -> list[Path]:
     """The service profiles beside a config that it names."""
     lines = read_input(config, 2**20).decode().splitlines()
     return [config.parent / line.split()[1] for line in lines if line.startswith("profiles:")]
+
+
+def _place(path: Path) -> tuple[bool, bool, str, int]:
+    """Simulated ones first, those of many GPUs after those of one."""
+    name = path.stem
+    return name.endswith(("cpu", "gpu")), name.startswith(CLUSTER), *_by_number(name)
 
 
 def _by_number(name: str) -> tuple[str, int]:

@@ -83,6 +83,8 @@ _CLUSTER = _group(
     "Many GPUs: which tenant on which of them.",
     Verb("plan", "Find who goes on which GPU of a cluster, and how near that is to the best.", "cluster"),
     Verb("verify", "Check such an answer: its rules, and its worth and bound made anew.", "cluster"),
+    Verb("run", "Plan a cluster, simulate each GPU as an ordinary run, and add up what they answer.", "cluster"),
+    Verb("compare", "Compare who goes where with what simpler policies do, planned and simulated.", "cluster"),
 )
 
 _FORECAST = _group(

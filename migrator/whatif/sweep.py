@@ -399,13 +399,18 @@ def outcome_of(case: Case) -> PointOutcome:
             tenants=tenants,
             slo_attainment_pct=attainment_pct(tenants),
             salvage=plan.salvage if any(tenant.salvage for tenant in problem.tenants) else None,
-            least_salvage=sum(min(tenant.salvages[int(tenant.must_retrain) :]) for tenant in problem.tenants),
+            least_salvage=least_salvage(problem),
         )
     if planned.verification is not None:
         reason = f"the plan breaks a rule: {planned.verification.broken_rules[0]}"
         return replace(outcome, status="invalid", reason=reason)
     found_none = none_found(plan) if plan.missed else "no plan within the budget"
     return replace(outcome, reason=str(plan.infeasibility or found_none))
+
+
+def least_salvage(problem: Problem) -> float:
+    """What models are worth beyond the window under any plan."""
+    return sum(min(tenant.salvages[int(tenant.must_retrain) :]) for tenant in problem.tenants)
 
 
 def tenant_outcomes(problem: Problem, plan: MigPlan) -> Iterator[TenantOutcome]:

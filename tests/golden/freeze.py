@@ -317,6 +317,7 @@ VERBS = (
     *("docs", "doctor"),
     *("forecast", "forecast eval", "forecast fit", "forecast show", "gpu", "gpu models", "gpu layouts", "gpu describe"),
     *("gpu list", "gpu diff", "gpu apply", "gpu clear", "gpu restore", "gpu watch", "gpu assert", "gpu export"),
+    *("cluster", "cluster plan", "cluster verify", "cluster run", "cluster compare"),
 )
 
 
