@@ -22,6 +22,7 @@ import pytest
 
 from migrator.cli import command_line
 from migrator.commands.verbs import Verb
+from tests.migrator.cluster.test_cluster import written
 from tests.migrator.conftest import PAPER_PROBLEM, SMALL
 from tests.seeds import daily
 from tests.standin.cards import A100_80
@@ -190,6 +191,10 @@ AS_JSON = {
     "verify": "verify plan.json problem.json --json",
     "fidelity": "fidelity run --json",
     "doctor": "doctor --backend smi --json",
+    "cluster plan": "cluster plan cluster.yaml --out answer.json --json",
+    "cluster verify": "cluster verify answer.json cluster.yaml --json",
+    "cluster run": "cluster run cluster.yaml --windows 1 --json",
+    "cluster compare": "cluster compare cluster.yaml --plans-only --json",
     "gpu models": "gpu models --json",
     "gpu layouts": "gpu layouts a30-24gb --json",
     "gpu list": "gpu list --backend smi --json",
@@ -208,6 +213,7 @@ def test_every_json_is_json_with_the_newest_versions(newest: Path, make_standin:
     make_standin(A100_80)
     (tmp_path / "problem.json").write_text(json.dumps(PAPER_PROBLEM))
     (tmp_path / "small.yaml").write_text(json.dumps(SMALL))
+    written(tmp_path)
     first = "migrator run small.yaml --windows 1 --out run && migrator plan --problem problem.json --out plan.json"
     ready = in_shell(first, newest, tmp_path)
     assert ready.returncode == 0, ready.stderr

@@ -23,11 +23,24 @@ from typer.core import TyperGroup
 from executor.sim_card import SimCard
 from migrator.cli import command_line
 from migrator.commands.verbs import Verb
+from tests.migrator.cluster.test_cluster import written
 from tests.migrator.conftest import PAPER_PROBLEM
 
 CARD = "sim:a100-80gb"
 
 TRIED = {
+    "cluster plan config": "cluster plan FILE",
+    "cluster plan begun": "cluster plan CLUSTER --from FILE",
+    "cluster plan assignments": "cluster plan CLUSTER --set profiles=FILE",
+    "cluster verify plan": "cluster verify FILE CLUSTER",
+    "cluster verify config": "cluster verify PLAN FILE",
+    "cluster verify assignments": "cluster verify PLAN CLUSTER --set profiles=FILE",
+    "cluster plan write": "cluster plan CLUSTER --write FILE",
+    "cluster run config": "cluster run FILE",
+    "cluster run out": "cluster run CLUSTER --windows 1 --out FILE",
+    "cluster run assignments": "cluster run CLUSTER --set profiles=FILE",
+    "cluster compare config": "cluster compare FILE",
+    "cluster compare assignments": "cluster compare CLUSTER --set profiles=FILE",
     "compare configs": "compare FILE",
     "compare policies": "compare CONFIG --policies FILE.py",
     "compare profiles": "compare CONFIG --profiles FILE",
@@ -52,6 +65,8 @@ TRIED = {
     "gpu models models": "gpu models FILE",
     "gpu restore state": f"gpu restore --gpu {CARD} --state FILE",
     "init folder": "init quickstart FILE",
+    "metrics run": "metrics FILE",
+    "metrics token": "metrics RUN --host 0.0.0.0 --token FILE",
     "plan config": "plan FILE",
     "plan problem": "plan --problem FILE",
     "plan warm_start": "plan --problem PROBLEM --warm-start FILE",
@@ -78,6 +93,8 @@ TRIED = {
 """Each argument and option that names something to be read, or a folder: a call in which ``FILE`` is hostile."""
 
 WRITTEN = {
+    "cluster plan out": "cluster plan CLUSTER --out FILE",
+    "cluster compare out": "cluster compare CLUSTER --out FILE",
     "compare out": "compare CONFIG --out FILE",
     "compare plot": "compare CONFIG --plot FILE",
     "diff html": "diff RUN RUN --html FILE",
@@ -96,18 +113,21 @@ WRITTEN = {
 NO_FILE = {
     *("assert layout", "apply layout", "diff layout", "docs page", "init example", "layouts profiles"),
     *("card", "keep", "seconds", "methods", "engine", "solver", "plan configs", "find", "batches", "processes"),
-    *("profile profiles", "profile models", "profile gpu", "beside"),
+    *("profile profiles", "profile models", "profile gpu", "beside", "cluster compare policies", "metrics host"),
 }
 """Texts that name no file: an option of every verb, or with its verb's last word."""
 
-WATCHES = {"gpu watch state": "ends at Ctrl-C alone; it opens its state as `gpu list` does"}
+WATCHES = {
+    "gpu watch state": "ends at Ctrl-C alone; it opens its state as `gpu list` does",
+    "metrics textfile": "ends at Ctrl-C alone; it replaces what is there each second",
+}
 
 NEEDS_TORCH = ("forecast fit", "profile")
 """Verbs that measure or train where torch is there; elsewhere they are refused before they look at a file."""
 
 FOLDERS = {
     *("gpu list state", "gpu export state", "gpu diff state", "gpu apply state", "gpu clear state", "gpu assert state"),
-    *("doctor state", "init folder", "run out", "run state", "runs folder"),
+    *("cluster plan write", "cluster run out", "doctor state", "init folder", "run out", "run state", "runs folder"),
 }
 """Where a folder may be meant; what hostile files are in it is warned of, or in nobody's way."""
 
@@ -147,7 +167,7 @@ def test_every_path_and_every_text_of_the_command_line_is_tried_or_names_no_file
 
 def _names_no_file(key: str) -> bool:
     words = key.split()
-    return words[-1] in NO_FILE or " ".join(words[-2:]) in NO_FILE
+    return not NO_FILE.isdisjoint((words[-1], " ".join(words[-2:]), key))
 
 
 def make_hostile(path: Path, kind: str) -> None:
@@ -202,6 +222,7 @@ def inputs(write_config: Callable[..., Path], tmp_path: Path) -> dict[str, str]:
     (tmp_path / "problem.json").write_text(json.dumps(PAPER_PROBLEM))
     return {
         "CONFIG": str(config),
+        "CLUSTER": str(written(tmp_path)),
         "RUN": str(tmp_path / "run"),
         "PROBLEM": str(tmp_path / "problem.json"),
         "PLAN": str(tmp_path / "problem.json"),
