@@ -238,7 +238,10 @@ PROBLEMS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a schema to come": ({"schema": 2}, "schema is 2; 1 is the only one known"),
     "no schema": ({"schema": None}, "schema is missing"),
     "an unknown cost model": ({"reconfiguration": "fast"}, "'paper' or 'physical' is needed"),
-    "a state of the other model": ({"initial": {"resnet50": ["2g.10gb"]}}, "known: held, retrainings, next_epoch_step"),
+    "a state of the other model": (
+        {"initial": {"resnet50": ["2g.10gb"]}},
+        "known: held, retrainings, loans, next_epoch_step",
+    ),
     "a misspelt key": ({"tenant": []}, "unknown key tenant (did you mean tenants?)"),
     "instances on each other": (
         {"initial": {"held": [["2g.10gb@0", "resnet50", 0], ["1g.5gb@1", "bert", 0]]}},
