@@ -227,6 +227,7 @@ def _prepared(asked: RetrainingJob, requests: Path | None, n_by_window: list[int
     data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
     if requests is not None:
         _write_requests(requests, data, asked.seed, n_by_window)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)  # later retrainings write there, too
     file, began_with, accuracy = _as_given(asked, data) if asked.weights else _as_trained(asked)
     n_samples = tuple(len(experience.train) for experience in data.experiences)
     return Prepared(file, began_with, accuracy, n_samples, data.dtype.name, tuple(data.shape), data.n_classes)
@@ -242,7 +243,6 @@ def _as_trained(asked: RetrainingJob) -> tuple[str, str, float]:
     """The same of weights that are trained now."""
     option = replace(asked.option, n_samples=None, n_epochs=LEARNED_BEFORE_EPOCHS * asked.option.n_epochs)
     course: list[Told] = []
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
     told = retrained(replace(asked, option=replace(option, checkpoints=())), course.append)
     if not isinstance(told, Finished):
         raise LearningError(f"the first weights cannot be trained: {told.reason}")

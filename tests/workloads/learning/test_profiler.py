@@ -133,7 +133,7 @@ MLP = {"model": "mlp", "options": {"shape": [1, 8, 8], "n_classes": 10, "dtype":
 
 
 def prepared(folder: Path, weights: Path) -> Found:
-    job = RetrainingJob("mlp", "digits-rotated", 0, OPTION, folder / "first", weights)
+    job = RetrainingJob("mlp", "digits-rotated", 0, OPTION, folder / "weights" / "first", weights)
     assert prepare(None, job=as_text(job), requests=None, n_by_window=[], out=str(folder / "out")) == 0
     return found_in(folder / "out")
 
@@ -158,7 +158,7 @@ def test_weights_that_are_given_are_measured_and_nothing_is_trained(tmp_path: Pa
     assert isinstance(found, Prepared)
     assert (found.weights, found.began_with) == (str(weights), str(weights))
     assert found.accuracy == model.accuracy(test.inputs, test.labels) > 0.8
-    assert not (tmp_path / "first").exists()
+    assert list((tmp_path / "weights").iterdir()) == []  # where its retrainings will write
 
 
 def test_weights_of_another_model_are_refused_by_the_first_name_that_does_not_fit(tmp_path: Path) -> None:
