@@ -27,6 +27,7 @@ from executor.journal import Journal
 from executor.nvml import NvmlGpu
 from executor.sim import SimGpu
 from migrator.config.reading import config_yaml, validate_config
+from migrator.execution.accounts import QueueAccounts
 from migrator.execution.applier import Applier, Backend
 from migrator.execution.loop import Loop
 from migrator.execution.parts import parts_on_instances
@@ -231,7 +232,9 @@ def ran(standin: StandIn, folder: Path, faults: Sequence[Fault], queues: Simulat
         real = RealGpu(gpu, journal, clock, SILENT_S)
         with RunLog(folder / "run", config_yaml(setting.config)) as log:
             try:
-                parts = parts_on_instances(setting, traffic, Migrator(), real.backend(setting), queues=queues)
+                tenants, window_s = setting.tenants, setting.config.window_s
+                accounts = None if queues is None else QueueAccounts(traffic, tenants, window_s, queues)
+                parts = parts_on_instances(setting, traffic, Migrator(), real.backend(setting), accounts=accounts)
                 Loop(setting, parts).carry_out(log)
             except NoAnswerError as caught:
                 error = caught
