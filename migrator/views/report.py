@@ -291,11 +291,12 @@ def _print_gaps(report: Report, console: Console) -> None:
     proven = {window.window: window.gap for window in planned if window.gap is not None}
     if not planned:
         return
+    if not proven:
+        console.print("plans of whole windows: not proven as they were made; migrator verify RUN proves them")
+        return
     unproven = [str(window.window) for window in planned if window.window not in proven]
-    parts = []
-    if proven:
-        worst = max(proven, key=lambda window: proven[window])
-        parts.append(f"proven within {100 * proven[worst]:.2f} % of the best (the worst, window {worst})")
+    worst = max(proven, key=lambda window: proven[window])
+    parts = [f"proven within {100 * proven[worst]:.2f} % of the best (the worst, window {worst})"]
     if unproven:
         parts.append(f"nothing proven of window{'s' if len(unproven) > 1 else ''} {', '.join(unproven)}")
     if claimed := [window.claimed_gap for window in planned if window.claimed_gap is not None]:

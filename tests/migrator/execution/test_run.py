@@ -254,6 +254,7 @@ def test_a_run_prints_its_report_and_where_to_look_further(call, write_config) -
     assert "simulated" in out
     assert "migrator report runs/small --json" in out
     assert "migrator plan runs/small/config.yaml --window 0" in out
+    assert "plans of whole windows: not proven as they were made; migrator verify RUN proves them" in out
     assert err.count("window 0:") == 2
     assert call("report", "runs/small")[1].splitlines()[0] == out.splitlines()[0]
 
