@@ -289,10 +289,9 @@ def _print_gaps(report: Report, console: Console) -> None:
     """Print how far windows' plans are from the best at most: what certificates prove, and what engines claim."""
     planned = [window for window in report.windows if window.expected_goodput is not None]
     proven = {window.window: window.gap for window in planned if window.gap is not None}
-    if not planned:
-        return
     if not proven:
-        console.print("plans of whole windows: not proven as they were made; migrator verify RUN proves them")
+        if planned:
+            console.print("plans of whole windows: not proven as they were made; migrator verify RUN proves them")
         return
     unproven = [str(window.window) for window in planned if window.window not in proven]
     worst = max(proven, key=lambda window: proven[window])
