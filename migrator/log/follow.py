@@ -1,8 +1,4 @@
-"""A log that is read while it is written: what is new since the last look, and how the run stands.
-
-Beside the log lies ``progress.json``, which the run replaces about once a second of wall time: what became of requests
-whose window is not settled. It is no part of the log: no report reads it, and a run goes on without it.
-"""
+"""A log that is read while it is written: what is new since the last look, and how the run stands."""
 
 from __future__ import annotations
 
@@ -13,62 +9,13 @@ from io import BufferedReader
 from pathlib import Path
 from zlib import crc32
 
-from msgspec import DecodeError, Struct, to_builtins
-from msgspec.json import Decoder
-
-from executor.files import LIMIT, open_input, read_input, summed, without_sum
+from executor.files import LIMIT, open_input, read_input
 from migrator.errors import LogError
 from migrator.log.line import Entry
-from migrator.log.records import (
-    Amount,
-    Count,
-    Holder,
-    Interrupted,
-    Number,
-    Record,
-    Resumed,
-    RunFinished,
-    WindowFinished,
-)
-from migrator.log.runlog import CUT, EVENTS_FILE, LOST, PROGRESS_FILE, LogReading, bytes_of_log, is_being_written
+from migrator.log.records import Interrupted, Record, Resumed, RunFinished, WindowFinished
+from migrator.log.runlog import CUT, EVENTS_FILE, LOST, LogReading, bytes_of_log, is_being_written
 
 _PIECE = 2**20
-_MOST_PROGRESS = 2**20
-
-
-class OpenRequests(Struct, frozen=True, kw_only=True):
-    """What became of a tenant's requests whose windows are not settled, so far; a count may fall again.
-
-    ``waiting`` have no outcome yet.
-    """
-
-    in_time: Count
-    late: Count
-    dropped: Count
-    correct: Count
-    correct_late: Count
-    waiting: Count
-
-
-class RunProgress(Struct, frozen=True, kw_only=True):
-    """How far a run is between its records; ``progress.json`` with a checksum.
-
-    ``run`` is the identity of its log, ``n`` the number of the last record, ``wall_s`` the time of the day in seconds.
-    """
-
-    run: str
-    n: Count
-    wall_s: Amount
-    served_s: Number
-    tenants: dict[str, OpenRequests]
-    layout: tuple[tuple[str, Holder, str], ...]
-
-    def as_bytes(self) -> bytes:
-        """As it stands in its file."""
-        return summed(to_builtins(self)) + b"\n"
-
-
-_PROGRESS = Decoder(RunProgress)
 
 
 class RunState(StrEnum):
@@ -92,13 +39,11 @@ class News:
         entries: Records that were not there at the last look, in order.
         state: How the run stands.
         is_resumed: Whether it goes on after it was cut off or interrupted; the end that was seen before is none.
-        progress: What is known of requests whose windows are not settled; ``None`` where that is nothing, or too old.
     """
 
     entries: tuple[Entry[Record], ...]
     state: RunState
     is_resumed: bool = False
-    progress: RunProgress | None = None
 
 
 class FollowedLog:
@@ -116,7 +61,7 @@ class FollowedLog:
     def __init__(self, folder: Path) -> None:
         self.folder, self.identity, self.damage, self.written_s = folder, "", "", 0.0
         self._reading, self._path = LogReading(folder), folder / EVENTS_FILE
-        self._size = self._sum = self._n_settled = 0  # of what was read: bytes, checksum, number of the last settlement
+        self._size = self._sum = 0  # of what was read: bytes, checksum
         self._file: tuple[int, int] | None = None
         self._changed_ns, self._at_s = 0, 0.0
         self._last: Record | None = None
@@ -124,7 +69,7 @@ class FollowedLog:
 
     def read(self) -> News:
         """What is new; where the log is damaged, what is new before that."""
-        raw, entries, n_before = _progress_in(self.folder), list[Entry[Record]](), self._reading.n_lines
+        entries, n_before = list[Entry[Record]](), self._reading.n_lines
         was_left = False
         try:
             was_left = self._read(entries) if not self.damage else False
@@ -133,9 +78,8 @@ class FollowedLog:
         except OSError as error:
             reason = LOST if isinstance(error, FileNotFoundError) else error.strerror or error
             self.damage = f"{self._path}: {reason}"
-        state = self._state
         is_resumed = was_left or any(isinstance(entry.record, Resumed) for entry in entries)
-        return News(tuple(entries), state, is_resumed and n_before > 0, self._current(raw, state))
+        return News(tuple(entries), self._state, is_resumed and n_before > 0)
 
     @property
     def _state(self) -> RunState:
@@ -146,12 +90,6 @@ class FollowedLog:
         if isinstance(self._last, Interrupted):
             return RunState.INTERRUPTED
         return RunState.RUNNING if is_being_written(self.folder) else RunState.LEFT
-
-    def _current(self, progress: RunProgress | None, state: RunState) -> RunProgress | None:
-        """What the run said last, unless it does not run, or another run said it, or a window was settled since."""
-        if progress is None or state is not RunState.RUNNING or progress.run != self.identity:
-            return None
-        return progress if self._n_settled <= progress.n < self._reading.n_lines else None
 
     def _read(self, entries: list[Entry[Record]]) -> bool:
         """Add the new records; whether the ``interrupted`` that was the last one is not there any more."""
@@ -201,8 +139,6 @@ class FollowedLog:
             self.identity = self.identity or f"{crc32(line):08x}"
             self._size, self._sum, self._at_s = self._size + len(line), crc32(line, self._sum), entry.at_s
             self._last = entry.record
-            if isinstance(entry.record, WindowFinished):
-                self._n_settled = entry.n
             entries.append(entry)
         return self._size > size
 
@@ -214,11 +150,3 @@ class FollowedLog:
             left, found = left - len(piece), crc32(piece, found)
         if left or found != self._sum:
             raise LogError(f"{self._path}: was altered after it was read")
-
-
-def _progress_in(folder: Path) -> RunProgress | None:
-    """What the run in the folder said last; ``None`` where that is missing, half, or none of ours."""
-    try:
-        return _PROGRESS.decode(without_sum(read_input(folder / PROGRESS_FILE, _MOST_PROGRESS)[:-1]))
-    except (OSError, ValueError, DecodeError):
-        return None

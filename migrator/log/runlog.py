@@ -53,8 +53,6 @@ TIME_DIGITS = 6
 
 EVENTS_FILE = "events.jsonl"
 CONFIG_FILE = "config.yaml"
-PROGRESS_FILE = "progress.json"
-"""How far the run is between its records; see :mod:`migrator.log.follow`."""
 
 LOST = "deleted, moved or replaced while the run wrote it"
 """What becomes of a log that is not found under its name again: whatever is written to it then is lost at the end."""
@@ -191,20 +189,19 @@ def _locked(file: FileIO) -> bool:
 
     Who looks whether somebody writes it holds the lock for microseconds, so that it is asked for more than once.
     """
-    for wait_s in (0.002, 0.02, 0.1, None):
+    for wait_s in (0, 0.002, 0.02, 0.1):
+        time.sleep(wait_s)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if wait_s is not None:
-                time.sleep(wait_s)
+            continue
         except OSError:
-            return True
-        else:
-            return True
+            pass  # a file system without locks
+        return True
     return False
 
 
-_LEFT = re.compile("|".join((*map(re.escape, (EVENTS_FILE, CONFIG_FILE, PROGRESS_FILE)), UNFINISHED, r"live(-\d+)?")))
+_LEFT = re.compile(rf"{re.escape(EVENTS_FILE)}|{re.escape(CONFIG_FILE)}|{UNFINISHED}|live(-\d+)?")
 """What a run leaves in its folder that was killed before it began."""
 
 

@@ -258,20 +258,6 @@ class RunMetrics(Collector):
             yield age
         yield from _of_tenants(figures)
         yield from _of_gpu(figures)
-        yield from self._of_open_windows()
-
-    def _of_open_windows(self) -> Iterator[Metric]:
-        progress = self._news.progress
-        if progress is None:
-            return
-        labels = ("tenant", "outcome")
-        opened = GaugeMetricFamily("migrator_open_requests", "Of windows that are not settled, so far.", labels=labels)
-        queue = GaugeMetricFamily("migrator_queue_requests", "Requests that wait.", labels=("tenant",))
-        for name, own in progress.tenants.items():
-            for outcome in ("in_time", "late", "dropped"):
-                opened.add_metric((name, outcome), getattr(own, outcome))
-            queue.add_metric((name,), own.waiting)
-        yield from (opened, queue)
 
 
 def _of_tenants(figures: RunFigures) -> Iterator[Metric]:

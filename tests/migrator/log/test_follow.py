@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from migrator.config.reading import config_yaml, read_config, validate_config
 from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs.assembly import assemble
-from migrator.log.follow import FollowedLog, OpenRequests, RunProgress, RunState
+from migrator.log.follow import FollowedLog, RunState
 from migrator.log.records import Interrupted, RunFinished
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
-from migrator.log.runlog import EVENTS_FILE, PROGRESS_FILE, RunLog, log_in, read_log
+from migrator.log.runlog import EVENTS_FILE, RunLog, log_in, read_log
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.resuming import SHORT
@@ -80,7 +79,7 @@ def test_every_prefix_of_a_log_followed_byte_by_byte_is_as_it_is_read(
             file.write(raw[size - 1 : size])
             news = followed.read()
             entries += news.entries
-            assert (followed.damage, len(entries), news.progress) == ("", raw.count(b"\n", 0, size), None)
+            assert (followed.damage, len(entries)) == ("", raw.count(b"\n", 0, size))
             if size in looked_at and entries:
                 assert tuple(entries) == log_in(raw[:size], run).entries
                 ending = report_of(log_in(raw[:size], run)).ending
@@ -167,43 +166,3 @@ def test_a_log_that_a_process_writes_is_that_of_a_run_that_goes_on(tmp_path: Pat
     with ResumedLog(folder):
         assert followed.read().state is RunState.RUNNING
     assert followed.read().state is RunState.LEFT
-
-
-def progress(identity: str, n: int) -> RunProgress:
-    counts = OpenRequests(in_time=3, late=1, dropped=2, correct=2, correct_late=0, waiting=7)
-    held = (("1g.10gb@0", "a", "inference"),)
-    return RunProgress(run=identity, n=n, wall_s=1e9, served_s=1.0, tenants={"a": counts}, layout=held)
-
-
-def test_progress_counts_while_its_run_goes_on_and_no_window_was_settled_since(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    records.write(folder, *records.tiny()[:20])
-    followed = FollowedLog(folder)
-    followed.read()
-    settled = 19
-    with ResumedLog(folder):
-
-        def seen(raw: bytes) -> RunProgress | None:
-            (folder / PROGRESS_FILE).write_bytes(raw)
-            return followed.read().progress
-
-        good = progress(followed.identity, settled)
-        assert seen(good.as_bytes()) == good
-        assert seen(progress(followed.identity, settled - 1).as_bytes()) is None  # older than the log
-        assert seen(progress(followed.identity, 20).as_bytes()) is None  # the log was cut
-        assert seen(progress("00000000", settled).as_bytes()) is None  # of another run
-        assert seen(good.as_bytes()[:-20]) is None  # half
-        assert seen(good.as_bytes().replace(b'"waiting":7', b'"waiting":8')) is None
-        (folder / PROGRESS_FILE).unlink()
-        assert followed.read().progress is None
-    (folder / PROGRESS_FILE).write_bytes(good.as_bytes())
-    assert followed.read().progress is None  # nobody writes the log
-
-
-def test_a_run_can_begin_where_only_progress_was_left(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / EVENTS_FILE).write_bytes(b"")
-    shutil.copy(ROOT / "tests/golden/live/config.yaml", folder / "config.yaml")
-    (folder / PROGRESS_FILE).write_bytes(progress("1", 0).as_bytes())
-    RunLog(folder, "seed: 1\n").close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import math
 import os
@@ -146,6 +147,24 @@ def test_a_run_begins_where_none_was_begun(tmp_path: Path, files: dict[str, byte
         records.append(log, records.header(3.0))
     assert [entry.record.kind for entry in read_log(folder).entries] == ["run_started"]
     assert (folder / "config.yaml").read_text() == "seed: 1\n"
+
+
+def test_whoever_looks_whether_a_log_is_written_does_not_keep_a_run_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_in(tmp_path / "run", {EVENTS_FILE: b""})
+    with (tmp_path / "run" / EVENTS_FILE).open("rb") as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        waited: list[float] = []
+
+        def wait(wait_s: float) -> None:
+            waited.append(wait_s)
+            if len(waited) == 3:
+                fcntl.flock(looker, fcntl.LOCK_UN)
+
+        monkeypatch.setattr("migrator.log.runlog.time.sleep", wait)
+        RunLog(tmp_path / "run", "").close()
+    assert len(waited) == 3
 
 
 def test_a_run_that_is_being_prepared_keeps_its_folder(tmp_path: Path) -> None:
