@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import threading
 import time
@@ -19,7 +17,6 @@ import typer
 
 from executor.access import is_loopback, is_loopback_header, token_in
 from executor.files import write_whole
-from executor.processes import signal_at_end_of_parent
 from migrator.commands.options import with_examples
 from migrator.errors import LogError, MigratorError, OutputError
 from migrator.extras import lacking
@@ -50,7 +47,6 @@ def metrics_command(
     textfile: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write them into this file each second, and open no port.")
     ] = None,
-    with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
     """Serve the metrics of the run at ``/metrics``, or write them into ``textfile``, until Ctrl-C.
 
@@ -61,10 +57,6 @@ def metrics_command(
         LogError: There is no run in the folder.
         OutputError: The file cannot be written.
     """
-    if with_parent is not None:
-        signal_at_end_of_parent(signal.SIGTERM)
-        if os.getppid() != with_parent:
-            return
     if (reason := lacking("metrics")) is not None:
         raise MigratorError(f"migrator metrics {reason}")
     from migrator.views.metrics import RunMetrics as Metrics  # noqa: PLC0415 - needs an extra

@@ -1,7 +1,7 @@
 """A run's figures as Prometheus reads them, from the log that is followed; ``docs/metrics.md`` lists them.
 
-Counters have whole windows alone, so that none ever falls: what becomes of a window's requests is in the log once it is
-settled. Needs the extra ``metrics``.
+Counters of requests have whole windows alone, so that none ever falls: what becomes of a window's requests is in the
+log once it is settled. Needs the extra ``metrics``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from migrator import __version__
-from migrator.log.follow import FollowedLog, News, RunState
+from migrator.log.follow import FollowedLog
 from migrator.log.line import Entry
 from migrator.log.records import (
     Cause,
@@ -53,10 +53,12 @@ MUST = "must"
 class _TenantFigures:
     """What became of a tenant's requests of all settled windows, and shares of the last one."""
 
-    def __init__(self, tenant: Tenant) -> None:
+    def __init__(self, tenant: Tenant, *, is_live: bool) -> None:
         self.slo_s = tenant.slo_ms / 1000
         self.floor = None if tenant.min_slo_attainment is None else tenant.min_slo_attainment.share
         self.requests = Counter[str](in_time=0, late=0, dropped=0)
+        if is_live:  # from the start: Prometheus sees no increase where a counter appears above 0
+            self.requests["refused"] = 0
         self.retrainings = Counter[str](finished=0, failed=0)
         self.goodput: int | None = 0
         self.correct: int | None = 0
@@ -141,8 +143,9 @@ class RunFigures:
                 self._take_worker(other)
 
     def _set_tenants(self, tenants: Iterable[Tenant]) -> None:
+        is_live = self.header is not None and not self.header.simulated
         for tenant in tenants:
-            self.tenants.setdefault(tenant.name, _TenantFigures(tenant))
+            self.tenants.setdefault(tenant.name, _TenantFigures(tenant, is_live=is_live))
         self._there = frozenset(tenant.name for tenant in tenants)
 
     def _take_replan(self, anew: PlanRevised | PlanKept | NotRevised) -> None:
@@ -169,7 +172,7 @@ class RunFigures:
                 self.tenants[tenant].retrainings["failed"] += 1
             case Finished(tenant=tenant) if type(record) is Finished:
                 self.tenants[tenant].retrainings["finished"] += 1
-            case Resumed() | RunFinished() | Interrupted():
+            case Resumed():
                 self.layout, self.serving = (), set()
             case _:
                 pass
@@ -194,38 +197,33 @@ class RunFigures:
         for name, counts in finished.tenants.items():
             own = self.tenants[name]
             own.settle(counts)
-            promise = promises.get(name)
-            is_told = promise is not None and promise.goodput is not None and promise.arrivals > 0
-            own.promised_ratio = promise.goodput / promise.arrivals if is_told else math.nan  # type: ignore[union-attr,operator]
+            own.promised_ratio = _promised_ratio(promises.get(name))
         self.blind_s += finished.blind_s
         self.tenants = {n: own for n, own in self.tenants.items() if n in self._there or n in finished.tenants}
 
 
-class RunMetrics(Collector):
-    """The metrics of a run, read from its log whenever they are asked for.
+def _promised_ratio(promise: Promise | None) -> float:
+    """The goodput that a plan promised, as a share of the arrivals that it expected; NaN where it promised none."""
+    if promise is None or promise.goodput is None or promise.arrivals <= 0:
+        return math.nan
+    return promise.goodput / promise.arrivals
 
-    Attributes:
-        state: How the run stood when its log was read last.
-    """
+
+class RunMetrics(Collector):
+    """The metrics of a run, read from its log whenever they are asked for."""
 
     def __init__(self, followed: FollowedLog, tell: Callable[[str], object]) -> None:
         """``tell`` is given the reason, once, when no more can be read of a log that could be read before."""
         self._followed, self._tell, self._figures = followed, tell, RunFigures()
-        self._lock, self._news = Lock(), News((), RunState.LEFT)
+        self._lock = Lock()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
-
-    @property
-    def state(self) -> RunState:
-        """How the run stood at the last look."""
-        return self._news.state
 
     def look(self) -> None:
         """Take what is new in the log."""
         with self._lock:
             was_read = bool(self._followed.identity) and not self._followed.damage
-            self._news = self._followed.read()
-            for entry in self._news.entries:
+            for entry in self._followed.read().entries:
                 self._figures.take(entry)
             if was_read and self._followed.damage:
                 self._tell(self._followed.damage)
@@ -238,7 +236,7 @@ class RunMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics as of the last look."""
         with self._lock:
-            yield from (family for family in self._families() if family.samples or family.name == "migrator_log_ok")
+            yield from (family for family in self._families() if family.samples)
 
     def _families(self) -> Iterator[Metric]:
         figures = self._figures
@@ -272,7 +270,8 @@ def _of_tenants(figures: RunFigures) -> Iterator[Metric]:
         "Of answers, each rounded up to a millisecond; requests without an answer are in +Inf alone.",
         labels=own,
     )
-    up = GaugeMetricFamily("migrator_tenant_up", "Whether a worker serves it.", labels=own)
+    up = GaugeMetricFamily("migrator_tenant_up", "Whether an instance serves it.", labels=own)
+    tells_up = figures.header is not None and figures.header.sharing == "instances"  # else no log says who serves
     shares = {
         field: GaugeMetricFamily(f"migrator_{name}", f"{text}.", labels=own)
         for field, name, text in (
@@ -282,7 +281,7 @@ def _of_tenants(figures: RunFigures) -> Iterator[Metric]:
         )
     }
     floors = GaugeMetricFamily("migrator_floor_ratio", "The tenant's floor of in-time answers.", labels=own)
-    serving = {tenant for _, tenant in figures.serving}
+    serving = set() if figures.has_ended else {tenant for _, tenant in figures.serving}
     for name, tenant in figures.tenants.items():
         for outcome, n in tenant.requests.items():
             requests.add_metric((name, outcome), n)
@@ -292,7 +291,8 @@ def _of_tenants(figures: RunFigures) -> Iterator[Metric]:
             goodput.add_metric((name,), tenant.goodput)
             correct.add_metric((name,), tenant.correct)
         latency.add_metric((name,), tenant.buckets, tenant.latency_s)
-        up.add_metric((name,), int(name in serving))
+        if tells_up:
+            up.add_metric((name,), int(name in serving))
         for field, family in shares.items():
             if not math.isnan(share := getattr(tenant, field)):
                 family.add_metric((name,), share)
@@ -318,7 +318,7 @@ def _of_gpu(figures: RunFigures) -> Iterator[Metric]:
     placed = GaugeMetricFamily(
         "migrator_placement", "1 while it is held; a pool is a+b.", labels=("placement", "tenant", "task")
     )
-    for placement, holders, task in figures.layout:
+    for placement, holders, task in () if figures.has_ended else figures.layout:
         placed.add_metric((placement, "+".join(holders), task), 1)
     gap = GaugeMetricFamily("migrator_plan_gap_ratio", "How far the plan is from the best at most, as proven.")
     if figures.gap is not None:

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from migrator.commands.metrics import _listening
+from migrator.commands.metrics import _listening, metrics_command
 from migrator.log.follow import FollowedLog
+from migrator.log.records import Change
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, read_log
 from migrator.views.metrics import RunMetrics
 from tests.migrator.log import records
+
+ROOT = Path(__file__).parents[3]
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -54,15 +57,19 @@ def test_sums_are_those_of_the_report(run: Path) -> None:
     assert found["migrator_worker_failures_total", ()] == 1
 
 
-def test_a_bucket_at_the_slo_has_what_came_within_it_and_the_last_all(run: Path) -> None:
-    found = samples(metrics_of(run)[0])
-    buckets = {
-        dict(labels)["le"]: n
-        for (name, labels), n in found.items()
-        if name.endswith("_bucket") and ("tenant", "a") in labels
-    }
-    assert set(buckets) == {"0.0045", "0.009", "0.018", "+Inf"}
-    assert buckets["+Inf"] == 25
+@pytest.mark.parametrize("tenant", ["turned", "grown"])
+def test_a_bucket_at_the_slo_has_what_was_in_time_and_the_last_all(tenant: str) -> None:
+    found = samples(metrics_of(ROOT / "tests/golden/live")[0])  # SLOs of 250 ms, which nothing took twice
+    in_time, late, dropped = (
+        found["migrator_requests_total", (("outcome", outcome), ("tenant", tenant))]
+        for outcome in ("in_time", "late", "dropped")
+    )
+    within = [
+        found["migrator_latency_seconds_bucket", (("le", bound), ("tenant", tenant))]
+        for bound in ("0.25", "0.5", "+Inf")
+    ]
+    assert within == [in_time, in_time + late, in_time + late + dropped]
+    assert min(in_time, late, dropped) > 0
 
 
 def test_no_counter_falls_while_a_log_grows_and_none_appears_late(run: Path) -> None:
@@ -88,13 +95,53 @@ def test_what_is_held_is_a_series_of_its_own_until_the_run_ends(run: Path) -> No
     metrics, _ = metrics_of(run)
     held = [dict(labels) for name, labels in samples(metrics) if name == "migrator_placement"]
     assert {(one["placement"], one["tenant"]) for one in held} == {
-        (place, holder)
-        for place, holder, _ in read_log(run).entries[14].record.layout  # type: ignore[attr-defined]
+        (place, holder) for place, holder, _ in read_log(run).of(Change)[-1].layout
     }
     with path.open("ab") as file:
         file.write(last)
     assert "migrator_placement" not in {name for name, _ in samples(metrics)}
     assert "migrator_record_age_seconds" not in {name for name, _ in samples(metrics)}
+
+
+def test_a_run_that_is_resumed_holds_again_what_it_held(tmp_path: Path) -> None:
+    records.write(tmp_path / "run", *records.tiny()[:17])
+    metrics, path = metrics_of(tmp_path / "run")[0], tmp_path / "run" / EVENTS_FILE
+    held, raw = of_instances(metrics), path.read_bytes()
+    records.write(tmp_path / "end", *records.tiny()[:17], {"kind": "interrupted"})
+    path.write_bytes((tmp_path / "end" / EVENTS_FILE).read_bytes())
+    assert {name for name, _ in of_instances(metrics)} == {"migrator_tenant_up"}
+    records.write(tmp_path / "whole", *records.tiny()[:18])
+    path.write_bytes((tmp_path / "whole" / EVENTS_FILE).read_bytes())
+    assert path.read_bytes().startswith(raw)
+    assert of_instances(metrics) == held
+
+
+def of_instances(metrics: RunMetrics) -> Samples:
+    names = ("migrator_placement", "migrator_tenant_up")
+    return {(name, labels): value for (name, labels), value in samples(metrics).items() if name in names}
+
+
+def test_whether_a_tenant_is_served_is_told_only_where_the_log_says_so(tmp_path: Path) -> None:
+    for sharing in ("instances", "shares", "turns"):
+        records.write(tmp_path / sharing, {**records.header(3.0), "sharing": sharing})
+        assert bool(of_instances(metrics_of(tmp_path / sharing)[0])) is (sharing == "instances")
+
+
+def test_refusals_are_counted_from_zero_in_a_live_run_and_not_at_all_in_another(tmp_path: Path) -> None:
+    for simulated in (True, False):
+        folder = tmp_path / str(simulated)
+        records.write(folder, {**records.header(3.0, "a"), "simulated": simulated})
+        key = ("migrator_requests_total", (("outcome", "refused"), ("tenant", "a")))
+        assert samples(metrics_of(folder)[0]).get(key) == (None if simulated else 0)
+
+
+def test_a_file_has_them_until_the_command_is_ended(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("migrator.commands.metrics.time.sleep", end)
+    metrics_command(run, textfile=tmp_path / "migrator.prom")
+    assert (tmp_path / "migrator.prom").read_bytes() == metrics_of(run)[0].text()
 
 
 def test_a_log_that_is_cut_keeps_the_last_figures_and_says_why_once(run: Path) -> None:
