@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.arrays import FloatArray
-from workloads.profiles.knee import Knee, fitted, fitted_all, least_tried
+from workloads.profiles.knee import Knee, fitted, fitted_all
 
 SHARES = [k / 10 for k in range(1, 10)]
 FINE = np.linspace(0.1, 0.9, 161)
@@ -71,10 +70,11 @@ def test_with_noise_no_knee_at_a_sample_leaves_less() -> None:
         assert left == pytest.approx(min(squares(knee, latency_s) for knee in SHARES[1:-1]))
 
 
-def test_with_2_percent_noise_the_curve_is_a_hundredth_off() -> None:
+def test_with_2_percent_noise_the_curve_is_a_hundredth_off_and_four_knees_of_five_are_found() -> None:
     rng = np.random.default_rng(3)
-    errors = [error(fitted(SHARES, noisy(curve, 0.02, rng)), curve) for curve in curves(500)]
-    assert float(np.mean(errors)) <= 0.01
+    pairs = [(fitted(SHARES, noisy(curve, 0.02, rng)), curve) for curve in curves(500)]
+    assert float(np.mean([error(found, curve) for found, curve in pairs])) <= 0.01
+    assert float(np.mean([found.share == curve.share for found, curve in pairs])) > 0.8
 
 
 def test_many_curves_are_fitted_as_one_by_one() -> None:
@@ -131,26 +131,3 @@ def test_outside_of_the_samples_a_batch_gains_no_more_than_its_share(curve: Knee
 def test_too_few_shares_or_shares_out_of_order_are_refused(shares: list[float]) -> None:
     with pytest.raises(ValueError, match="5 ascending shares or more"):
         fitted(shares, [1.0] * len(shares))
-
-
-def test_a_batch_is_the_best_mean_of_trials_that_all_have_alike() -> None:
-    tried: list[int] = []
-
-    def trial(batch: int) -> float:
-        tried.append(batch)
-        return {16: 3.0, 32: 1.0, 64: 1.0}[batch] + len(tried) % 2
-
-    assert least_tried([16, 32, 64], trial) == 32
-    assert [tried.count(batch) for batch in (16, 32, 64)] == [4, 4, 4]
-
-
-def test_after_24_trials_with_5_percent_noise_little_is_lost() -> None:
-    lost = []
-    for seed in range(400):
-        rng = np.random.default_rng(1000 + seed)
-        shape = 1 + rng.uniform(0.02, 0.1) * (np.arange(6) - rng.integers(0, 6)) ** 2 / 4
-        step_s = (100 * (shape + rng.normal(0, 0.015, 6))).tolist()
-        best = least_tried(range(6), lambda place: step_s[place] * rng.lognormal(0, 0.05))  # noqa: B023 - called here
-        lost.append(step_s[best] / min(step_s) - 1)
-    assert float(np.mean(lost)) <= 0.01
-    assert not math.isnan(sum(lost))
