@@ -138,10 +138,12 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
         n_alternatives: How many of the best alternatives are listed.
 
     Raises:
-        ProblemError: The window has no such step, or the plan holds nothing.
+        ProblemError: The window has no such step, the plan holds nothing, or the problem gives the layout.
     """
     if not plan.status.has_plan:
         raise ProblemError(f"nothing to explain: the status is {plan.status}")
+    if problem.layout:
+        raise ProblemError("nothing to explain: the problem gives the layout, and no other could stand in its place")
     if not 0 <= step < problem.n_steps:
         raise ProblemError(f"step is {step}; the window has steps 0 to {problem.n_steps - 1}")
     own = courses(problem, plan)

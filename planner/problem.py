@@ -740,7 +740,7 @@ def _check_pools(problem: Problem) -> None:
 
 def _check_layout(problem: Problem) -> None:
     """A layout is a physical problem's, fits the GPU, and all hold it together; loans are of what is held."""
-    loans, shown = [run for run in problem.opening.retrainings if run.lent_from is not None], problem.layout
+    loans = [run for run in problem.opening.retrainings if run.lent_from is not None]
     if not problem.layout:
         if loans:
             raise ProblemError(f"initial.retrainings: {loans[0].tenant} runs on a loan, and there is no layout")
@@ -748,7 +748,7 @@ def _check_layout(problem: Problem) -> None:
     if problem.reconfiguration is Reconfiguration.PAPER:
         raise ProblemError("layout: one that stays is for physical problems; this one is paper")
     if not problem.gpu.fits(problem.layout):
-        raise ProblemError(f"layout: {', '.join(map(str, shown))} do not fit {problem.gpu.name} together")
+        raise ProblemError(f"layout: {', '.join(map(str, problem.layout))} do not fit {problem.gpu.name} together")
     if len(problem.partition) > 1:
         raise ProblemError("layout: one pool of all tenants has to hold it; this problem has several holders")
     if len(loans) < len(problem.opening.retrainings) or len(loans) > 1:
@@ -873,7 +873,7 @@ def _check_paper_state(problem: Problem, state: PaperState) -> None:
         raise ProblemError(f"initial holds {shown} in all, which no layout of {gpu.name} does")
 
 
-def _check_physical_state(problem: Problem, state: PhysicalState) -> None:  # noqa: C901 (one check after another)
+def _check_physical_state(problem: Problem, state: PhysicalState) -> None:
     """Tenants exist, placements form a layout, and steps are possible."""
     if state.next_epoch_step < 0:
         raise ProblemError(f"initial.next_epoch_step is {state.next_epoch_step}; ≥ 0 is needed")
@@ -891,24 +891,28 @@ def _check_physical_state(problem: Problem, state: PhysicalState) -> None:  # no
         is_alone = len(held.members) == len(problem.partition[problem.heirs[index]]) == 1
         if is_alone and held.placement.profile.name not in may_serve:
             raise ProblemError(f"{where}: {held.placement} cannot serve {held.tenant}; {', '.join(may_serve)} can")
-    running = [item.tenant for item in state.retrainings]
     for index, item in enumerate(state.retrainings):
-        where, name = f"initial.retrainings[{index}]", item.tenant
-        terms = _found(problem.tenant, name, where)
-        if running.count(name) > 1:
-            raise ProblemError(f"{where}: {name} runs two retrainings; one is allowed")
-        if not terms.options:
-            raise ProblemError(f"{where}: {name} runs one but offers none, so its outcome is unknown")
-        _check_step(f"{where}: {name}'s end_step", item.end_step, 1, problem.n_steps, "n_steps")
-        if item.lent_from is not None:
-            _check_step(f"{where}: {name}'s lent_from", item.lent_from, 0, item.end_step, "end_step")
-            if item.placement not in [held.placement for held in state.held]:
-                raise ProblemError(f"{where}: {name} runs on a loan of {item.placement}, which is not held")
+        _check_running(problem, state, f"initial.retrainings[{index}]", item)
     placements = [item.placement for item in state.held]
     placements += [item.placement for item in state.retrainings if item.lent_from is None]
     if not problem.gpu.fits(placements):
         shown = ", ".join(map(str, placements))
         raise ProblemError(f"initial.held and initial.retrainings, {shown}, are no layout of {problem.gpu.name}")
+
+
+def _check_running(problem: Problem, state: PhysicalState, where: str, item: RunningRetraining) -> None:
+    """Its tenant exists, may retrain and runs nothing else, steps are possible, and what is lent is held."""
+    name = item.tenant
+    terms = _found(problem.tenant, name, where)
+    if [own.tenant for own in state.retrainings].count(name) > 1:
+        raise ProblemError(f"{where}: {name} runs two retrainings; one is allowed")
+    if not terms.options:
+        raise ProblemError(f"{where}: {name} runs one but offers none, so its outcome is unknown")
+    _check_step(f"{where}: {name}'s end_step", item.end_step, 1, problem.n_steps, "n_steps")
+    if item.lent_from is not None:
+        _check_step(f"{where}: {name}'s lent_from", item.lent_from, 0, item.end_step, "end_step")
+        if item.placement not in [held.placement for held in state.held]:
+            raise ProblemError(f"{where}: {name} runs on a loan of {item.placement}, which is not held")
 
 
 def _check_unavailable(problem: Problem, where: str, item: Unavailable) -> None:

@@ -73,7 +73,7 @@ _ENGINES = (
 
 
 _LENT = "lent.solve_lent"
-"""Where the layout is given, loans are all that is left to plan: the same for every engine."""
+"""Where the layout is given, loans are all that is left to plan: the same for every engine, and from no start."""
 
 
 def _loaded(path: str) -> Callable[..., Any]:
@@ -159,6 +159,8 @@ def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> 
         EngineError: Unknown engine, or one of the other model.
     """
     entry = _entry(problem.reconfiguration, engine)
+    if problem.layout:
+        return "the problem gives the layout: loans beside it are planned from no start"
     if entry.misfit is None:
         return f"engine {entry.name!r} starts from no plan"
     if not plan.status.has_plan:

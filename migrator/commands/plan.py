@@ -338,6 +338,9 @@ def _show(what: Emitted, shown: PlanOutput, notes: Sequence[tuple[str, str]], ex
 
 
 def _floors(problem: Problem, plan: MigPlan) -> tuple[SimplePlan, ...]:
+    """What simple engines reach; beside a given layout they make the same plan, so that there is nothing to compare."""
+    if problem.layout:
+        return ()
     names = [name for name in FLOORS if name != plan.engine]
     with progress().status(f"solving with {' and '.join(names)} to compare"):
         return tuple(SimplePlan(name, solve(problem, engine=name).objective) for name in names)

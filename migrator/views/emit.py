@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import yaml
@@ -37,8 +37,9 @@ class Emitted:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Its changes, by seconds of the window."""
-        return changes_of(self.plan, self.begins_s, self.problem.step_s, problem=self.problem)
+        """Its changes, by seconds of the window; loans change no instance."""
+        own = replace(self.plan, lifetimes=tuple(item for item in self.plan.lifetimes if not item.lent))
+        return changes_of(own, self.begins_s, self.problem.step_s, problem=self.problem)
 
     @property
     def before(self) -> OwnedLayout[Owner]:
@@ -47,9 +48,8 @@ class Emitted:
         if initial is None:
             return OwnedLayout()
         held = [(item.placement, Owner(item.tenant, Task.INFERENCE, item.others)) for item in initial.held]
-        return OwnedLayout.of(
-            [*held, *((item.placement, Owner(item.tenant, Task.RETRAINING)) for item in initial.retrainings)]
-        )
+        own = (item for item in initial.retrainings if item.lent_from is None)
+        return OwnedLayout.of([*held, *((item.placement, Owner(item.tenant, Task.RETRAINING)) for item in own)])
 
 
 def emitted(form: Form, what: Emitted) -> str:

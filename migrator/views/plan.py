@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, assert_never
 
@@ -259,7 +259,7 @@ def _physical_sheet(problem: Problem, plan: MigPlan) -> Sheet[int]:
     moments |= {begin for begin, _, _ in problem.unavailable_spans} if problem.unavailable else set()
 
     def slices(step: int) -> Text:
-        alive = [item for item in plan.lifetimes if item.create_step <= step < item.end_step]
+        alive = [item for item in _in_slices(plan) if item.create_step <= step < item.end_step]
         layout = OwnedLayout.of((item.placement, item.owner) for item in alive)
         not_ours = problem.unavailable_in(step, step + 1)
         return layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices, not_ours)
@@ -320,6 +320,18 @@ def chart_of(problem: Problem, plan: MigPlan, letters: Sequence[str]) -> Chart:
             assert_never(problem.reconfiguration)
 
 
+def _in_slices(plan: MigPlan) -> Sequence[Lifetime]:
+    """The lifetimes without what of them is lent, so that no two are in one slice."""
+    found = list(plan.lifetimes)
+    for loan in (item for item in plan.lifetimes if item.lent):
+        for item in [own for own in found if own.is_inference and own.placement == loan.placement]:
+            before = replace(item, end_step=min(item.end_step, loan.create_step))
+            after = replace(item, create_step=max(item.create_step, loan.end_step))
+            found.remove(item)
+            found += [part for part in (before, after) if part.create_step < part.end_step]
+    return found
+
+
 def _on_slices(problem: Problem, plan: MigPlan) -> Chart:
     """A row for each memory slice."""
     bars = [
@@ -334,7 +346,7 @@ def _on_slices(problem: Problem, plan: MigPlan) -> Chart:
             label=_label(problem, item.placement.profile),
             others=tuple(map(problem.tenant_names.index, item.owner.others)),
         )
-        for item in plan.lifetimes
+        for item in _in_slices(plan)
     ]
     bars += _others_bars(problem, range(problem.gpu.memory_slices))
     return Chart(tuple(bars), tuple(f"slice {number}" for number in range(problem.gpu.memory_slices)))

@@ -44,7 +44,7 @@ from planner.plan import (
 from planner.problem import GainTable, Owner, Problem, Reconfiguration, Task, TenantTerms
 
 ENGINE = "physical"
-"""Whose place it takes: there is one layout, so nothing else is left to plan."""
+"""The name in its plans, whichever engine was asked for: there is one layout, so nothing else is left to plan."""
 
 MOST_ACTORS, MOST_STATES = 4, 256
 """Tenants whose levels are told apart, and combinations of them."""
@@ -73,7 +73,7 @@ class _Tables(NamedTuple):
 
 
 def solve_lent(problem: Problem, budget: Budget | None = None, initial: MigPlan | None = None) -> MigPlan:
-    """The best loans beside the problem's layout; it takes no more than a second, whatever the budget.
+    """The best loans beside the problem's layout: no budget limits the search, and it starts from no plan.
 
     Raises:
         EngineError: The problem is ``paper``.
@@ -85,10 +85,9 @@ def solve_lent(problem: Problem, budget: Budget | None = None, initial: MigPlan 
         return without_plan(problem, Status.INFEASIBLE, ENGINE, begun_s, infeasibility=reason)
     tables, may_start = _tables(problem), _may_start(problem)
     actors = _chosen(problem, tables, may_start)
-    swap, start_up = (
-        [of(problem, problem.tenants[m]) for m in actors] for of in (_swap_steps, Problem.retraining_warm_up_steps)
-    )
-    longest, shortest = max(swap, default=0), min(start_up, default=0)
+    own = [problem.tenants[m] for m in actors]
+    longest = max((len(swap_shares(problem, tenant)) for tenant in own), default=0)
+    shortest = min(map(problem.retraining_warm_up_steps, own), default=0)
     value, loans = _best(problem, tables, actors, longest)
     if np.isneginf(value):
         needed = [tenant.name for tenant in problem.tenants if tenant.must_retrain]
@@ -107,11 +106,7 @@ def solve_lent(problem: Problem, budget: Budget | None = None, initial: MigPlan 
     worth = math.fsum([salvage_of(problem, (), lifetimes), *goodput])
     bound = worth if abs(bound - worth) <= 1e-9 * max(1.0, abs(worth)) else max(worth, bound)
     plan = with_plan(problem, worth, bound, ENGINE, begun_s, lifetimes=lifetimes, work=(("loans", len(loans)),))
-    return _with_certificate(problem, plan)
-
-
-def _with_certificate(problem: Problem, plan: MigPlan) -> MigPlan:
-    """The plan with a certificate that prices nothing: what is held is given, and its bound needs no prices."""
+    # What is held is given, so that the bound needs no prices.
     return replace(plan, certificate=Certificate((), np.zeros((problem.n_steps, 0))))
 
 
@@ -130,10 +125,6 @@ def _running(problem: Problem) -> list[Lifetime]:
         Lifetime(run.placement, Owner(run.tenant, Task.RETRAINING), 0, run.lent_from or 0, run.end_step, lent=True)
         for run in problem.opening.retrainings
     ]
-
-
-def _swap_steps(problem: Problem, tenant: TenantTerms) -> int:
-    return len(swap_shares(problem, tenant))
 
 
 def _may_start(problem: Problem) -> tuple[int, ...]:
@@ -223,7 +214,7 @@ def _ways(problem: Problem, tables: _Tables, actors: Sequence[int], most_after: 
     return found
 
 
-def _best(  # noqa: C901 (one recursion)
+def _best(
     problem: Problem, tables: _Tables, actors: Sequence[int], most_after: int, left: frozenset[int] = frozenset()
 ) -> tuple[float, list[Lifetime]]:
     """The most that can be earned, and the loans of it; those ``left`` have their best levels for nothing."""
@@ -250,16 +241,7 @@ def _best(  # noqa: C901 (one recursion)
         if state[way.actor] == 0
     ]
     value, chosen = np.full((n + 1, len(states)), -np.inf), np.full((n, len(states)), -1, dtype=np.int64)
-    salvage = sum(max(tenants[m].salvages) for m in left)
-    running = {run.tenant for run in problem.opening.retrainings}
-    for m, tenant in enumerate(tenants):
-        if m not in actors and m not in left:
-            salvage += tenant.salvages[1 if tenant.name in running else 0]
-    for place, state in enumerate(states):
-        if all(level or not tenants[m].must_retrain for m, level in zip(actors, state, strict=True)):
-            value[n, place] = salvage + sum(tenants[m].salvages[level] for m, level in zip(actors, state, strict=True))
-    if any(tenants[m].must_retrain for m in _may_start(problem) if m not in actors and m not in left):
-        value[n] = -np.inf
+    value[n] = _beyond(problem, actors, states, left)
     # What a loan earns by start: all others by its state, and its own tenant's course.
     earned = np.full((len(moves), n), -np.inf)
     for row, (way, source, _) in enumerate(moves):
@@ -288,6 +270,23 @@ def _best(  # noqa: C901 (one recursion)
         found.append(loan(problem, own_tenant.name, own_tenant.options[way.level - 1].name, way.placement, s))
         s += way.n_steps
     return float(value[0, 0]), found
+
+
+def _beyond(problem: Problem, actors: Sequence[int], states: Sequence[tuple[int, ...]], left: frozenset[int]) -> Floats:
+    """All tenants' salvage by the state at the end, ``(n_states,)``; −inf where a required retraining is missing."""
+    tenants, running = problem.tenants, {run.tenant for run in problem.opening.retrainings}
+    others = [m for m in range(len(tenants)) if m not in actors and m not in left]
+    fixed = sum(max(tenants[m].salvages) for m in left)
+    fixed += sum(tenants[m].salvages[1 if tenants[m].name in running else 0] for m in others)
+    if any(tenants[m].must_retrain and tenants[m].name not in running for m in others):
+        return np.full(len(states), -np.inf)
+
+    def worth(state: tuple[int, ...]) -> float:
+        own = [(tenants[m], level) for m, level in zip(actors, state, strict=True)]
+        is_missing = any(tenant.must_retrain and not level for tenant, level in own)
+        return -math.inf if is_missing else fixed + sum(tenant.salvages[level] for tenant, level in own)
+
+    return np.array([*map(worth, states)])
 
 
 def _levels_after(problem: Problem, actors: Sequence[int]) -> dict[int, list[int]]:

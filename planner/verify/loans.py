@@ -181,22 +181,22 @@ def _longest(problem: Problem, gains: Sequence[Floats], column: Mapping[Placemen
         sum((gains[m][_ended(problem, m, level)] for m, level in zip(told, row, strict=True)), others) for row in rows
     ]
     before = sums_before(np.stack(by_row), axis=1)
-    edges = [
-        (edge, sums_before(gains[m][0], axis=0), [i for i, row in enumerate(rows) if row[at] == 0], at)
-        for at, m in enumerate(told)
-        for edge in _edges(problem, m, gains[m], column, first)
-    ]
+    edges = []
+    for at, m in enumerate(told):
+        mine, sources = sums_before(gains[m][0], axis=0), [i for i, row in enumerate(rows) if row[at] == 0]
+        rest = before[sources] - mine
+        for level, k, n_warming, n_held, own in _edges(problem, m, gains[m], column, first):
+            targets = [rows.index((*rows[i][:at], level, *rows[i][at + 1 :])) for i in sources]
+            edges.append((k, n_warming, n_held, own, rest, sources, targets))
     value = np.full((n + 1, len(rows)), -np.inf)
     value[0, 0] = 0.0
     for s in range(n):
         value[s + 1] = np.maximum(value[s + 1], value[s] + before[:, s + 1, 0] - before[:, s, 0])
-        for (level, k, n_warming, n_held, own), mine, sources, at in edges:
+        for k, n_warming, n_held, own, rest, sources, targets in edges:
             serve, end = s + n_warming, s + n_held
             if s < first or end > n:
                 continue
-            rest = before[sources] - mine
             theirs = rest[:, serve, 0] - rest[:, s, 0] + rest[:, end, k] - rest[:, serve, k]
-            targets = [rows.index((*rows[i][:at], level, *rows[i][at + 1 :])) for i in sources]
             value[end, targets] = np.maximum(value[end, targets], value[s, sources] + theirs + own[s])
     ends = [
         value[n, i] + sum(tenants[m].salvages[level] for m, level in zip(told, row, strict=True))

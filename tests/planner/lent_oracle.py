@@ -33,7 +33,7 @@ def best(problem: Problem) -> float:
         place.profile.name in rates_rps(problem, m) for m in range(len(problem.tenants)) for place in problem.layout
     ):
         return -math.inf
-    running = () if problem.initial is None else problem.initial.retrainings  # type: ignore[union-attr]
+    running = () if problem.physical_initial is None else problem.physical_initial.retrainings
     names = [own.name for own in problem.tenants]
     so_far = tuple(
         Lending(names.index(run.tenant), 0, run.placement, 0, run.lent_from or 0, run.end_step, was_running=True)
@@ -53,11 +53,11 @@ def _pool_warm(problem: Problem) -> int:
 
 def _since(problem: Problem) -> dict[Placement, tuple[int, int]]:
     """From when and until when each place serves."""
-    state = problem.initial
+    state = problem.physical_initial
     if state is None:
         return dict.fromkeys(problem.layout, (0, problem.n_steps))
-    held = {item.placement: item.serve_step for item in state.held}  # type: ignore[union-attr]
-    epoch = state.next_epoch_step  # type: ignore[union-attr]
+    held = {item.placement: item.serve_step for item in state.held}
+    epoch = state.next_epoch_step
     found = {place: (step, problem.n_steps if place in problem.layout else epoch) for place, step in held.items()}
     for place in problem.layout:
         if place not in held:
@@ -103,10 +103,10 @@ def _sequences(problem: Problem, so_far: tuple[Lending, ...], begin: int) -> Ite
 
 def _value(problem: Problem, loans: tuple[Lending, ...]) -> float:
     """What this earns; −inf where it breaks a rule."""
-    since, total, state = _since(problem), 0.0, problem.initial
+    since, total, state = _since(problem), 0.0, problem.physical_initial
     held_until = {place: end for place, (_, end) in since.items()}
-    opening = {} if state is None else {item.placement for item in state.held}  # type: ignore[union-attr]
-    epoch = 0 if state is None else state.next_epoch_step  # type: ignore[union-attr]
+    opening = {} if state is None else {item.placement for item in state.held}
+    epoch = 0 if state is None else state.next_epoch_step
     for m, tenant in enumerate(problem.tenants):
         own = next((one for one in loans if one.m == m), None)
         if own is None and tenant.options and tenant.retraining_required:

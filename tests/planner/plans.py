@@ -12,6 +12,7 @@ from planner.problem import (
     HeldInstance,
     Owner,
     PhysicalState,
+    Pool,
     Problem,
     Reconfiguration,
     RetrainingOption,
@@ -73,6 +74,27 @@ def continued_case() -> tuple[Problem, MigPlan]:
         lifetime(problem, "1g.6gb@3", "b", 4, 5, 6),
     )
     return problem, replace(plan, objective=207.5, claimed_bound=207.5, lifetimes=lifetimes, next_epoch_step=6)
+
+
+def lent_case() -> tuple[Problem, MigPlan]:
+    """An A30 over 8 steps of 1 s: `a` and `b` hold 2g and 1g together; `a` retrains on a loan of the 1g. 345."""
+    full = RetrainingOption("full", {"1g.6gb": 1.5}, 1.0)
+    rates = {"1g.6gb": 20.0, "2g.12gb": 40.0}
+    a = TenantTerms("a", np.full(8, 30.0), rates, 0.5, 1.0, "1g.6gb", (full,), retraining_start_s=0.5)
+    b = replace(a, name="b", arrivals_rps=np.full(8, 20.0), accuracy_before=1.0, retraining_required=False)
+    gpu = gpu_model("a30-24gb")
+    pool = Pool(("a", "b"), {name: {"a": rate, "b": rate} for name, rate in rates.items()}, 1.0)
+    layout = (gpu.placement("2g.12gb@0"), gpu.placement("1g.6gb@2"))
+    problem = Problem(gpu, 1.0, 8, Reconfiguration.PHYSICAL, (a, b), switch_s=0.0, pools=(pool,), layout=layout)
+    both = Owner("a", Task.INFERENCE, ("b",))
+    run = lifetime(problem, "1g.6gb@2", "a", 0, 1, 3, Task.RETRAINING)
+    # b comes first, 20 in each step: 160. a: 30 · 0.5 as its trainer starts, 20 · 0.5 twice, 30 · 1 five times: 185.
+    lifetimes = (
+        Lifetime(layout[0], both, 0, 0, 8),
+        Lifetime(layout[1], both, 0, 0, 8),
+        replace(run, option="full", lent=True),
+    )
+    return problem, _plan(problem, 345.0, lifetimes=lifetimes)
 
 
 def lifetime(

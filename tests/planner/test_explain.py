@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from plans import continued_case, physical_case
+from plans import continued_case, lent_case, physical_case
 from problems import case_name, paper_problem, physical_problem, pooled_problem
 from windows import tenant, window
 
@@ -281,6 +281,11 @@ def test_nothing_is_explained_without_a_plan() -> None:
     problem = window(tenant(retraining_s={"2g.10gb": 60.0}))
     with pytest.raises(ProblemError, match="infeasible"):
         explain(problem, solve(problem), 0)
+
+
+def test_a_layout_that_the_problem_gives_is_not_explained() -> None:
+    with pytest.raises(ProblemError, match="the problem gives the layout"):
+        explain(*lent_case(), step=0)
 
 
 def test_figures_are_finite() -> None:

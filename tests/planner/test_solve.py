@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from plans import lent_case
 from windows import tenant, window
 
 import planner
@@ -98,6 +99,10 @@ def test_a_plan_is_a_start_of_its_own_problem(model: Reconfiguration) -> None:
 def test_an_engine_that_starts_from_no_plan_says_so(model: str, engine: str) -> None:
     problem = window(model=Reconfiguration(model), switch_s=0.0)
     assert start_misfit(problem, started(problem), engine) == f"engine '{engine}' starts from no plan"
+
+
+def test_loans_beside_a_layout_start_from_no_plan() -> None:
+    assert "the problem gives the layout" in (start_misfit(*lent_case()) or "")
 
 
 def test_an_unknown_engine_has_no_start_either() -> None:

@@ -12,14 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from plans import continued_case, physical_case
+from plans import continued_case, lent_case, physical_case
 from problems import physical_problem
 
 from executor.catalogue import gpu_model
 from executor.mig import Placement
 from migrator.views.emit import Emitted, emitted
 from planner.plan import Lifetime, MigPlan
-from planner.problem import Owner, Problem, Reconfiguration, Task, TenantTerms
+from planner.problem import (
+    HeldInstance,
+    Owner,
+    PhysicalState,
+    Problem,
+    Reconfiguration,
+    RunningRetraining,
+    Task,
+    TenantTerms,
+)
 from planner.solve import solve
 from tests.standin.cards import A30, A100_40, A100_80, H100_80
 from tests.standin.fixtures import MakeStandIn
@@ -162,6 +171,16 @@ def test_mig_parted_gets_a_configuration_for_each_layout() -> None:
             "second-24": [{"devices": [0], "mig-enabled": True, "mig-devices": {"2g.12gb": 1, "1g.6gb": 1}}],
         },
     }
+
+
+def test_a_loan_changes_no_instance() -> None:
+    problem, plan = lent_case()
+    held = tuple(HeldInstance(item.placement, "a", 0, ("b",)) for item in plan.lifetimes[:2])
+    run = RunningRetraining(plan.lifetimes[2].placement, "a", 3, 1)
+    goes_on = replace(problem, initial=PhysicalState(held, (run,)))
+    for told, n_layouts in ((what(problem, plan), 2), (what(goes_on, plan), 1)):
+        assert len(layouts_of(told)) == n_layouts
+        assert layouts_of(told)[-1] == {("2g.12gb", 0), ("1g.6gb", 2)}
 
 
 @pytest.mark.parametrize("seed", range(12))

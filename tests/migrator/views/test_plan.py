@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from plans import continued_case, paper_case, physical_case
+from plans import continued_case, lent_case, paper_case, physical_case
 from rich.console import Console
 from windows import tenant, window
 
@@ -52,6 +52,12 @@ def test_paper_plans_stack_compute_slices_by_tenant() -> None:
     chart = chart_of(problem, plan, ("A", "B"))
     assert [name for name in chart.row_names if name] == ["A serves", "A retrains", "B serves"]
     assert len(chart.row_names) == 3 + 1 + 3
+
+
+def test_a_loan_is_seen_in_place_of_the_instance_that_is_lent() -> None:
+    bars = chart_of(*lent_case(), ("A", "B")).bars
+    assert sorted((bar.create_step, bar.end_step) for bar in bars if bar.first_row == 2) == [(0, 3), (3, 8)]
+    assert re.findall(r"│AB│(\w)│·", printed(*lent_case())) == ["a", "A"]
 
 
 def test_slices_that_are_not_ours_are_crossed_out() -> None:
