@@ -13,8 +13,8 @@ from migrator.cluster.posing import Planned
 from migrator.config.cluster import ClusterConfig
 from planner.cluster.fleet import Assignment, Fleet, FleetBound, Unplaced
 from planner.errors import PlanFileError
-from planner.files.strict import Number, StrictModel, Text, read_document, validated
-from planner.plan import OPTIMAL_GAP
+from planner.files.strict import Number, StrictModel, Text, read_document, told_of, validated
+from planner.plan import Status, gap_between, status_of
 from planner.verify.verification import TOLERANCE
 
 
@@ -56,14 +56,24 @@ class ClusterPlan:
     @property
     def gap(self) -> float | None:
         """(bound − worth) / bound."""
-        return None if self.bound is None else (self.bound - self.found.worth) / max(abs(self.bound), 1e-9)
+        return gap_between(self.bound, self.found.worth)
 
     @property
-    def status(self) -> str:
-        """``optimal``, ``feasible``, or ``infeasible`` where a tenant is on no GPU."""
-        if self.found.unplaced:
-            return "infeasible"
-        return "optimal" if self.gap is not None and self.gap <= OPTIMAL_GAP else "feasible"
+    def status(self) -> Status:
+        """``optimal``, ``feasible``, or ``infeasible`` where a tenant is not served."""
+        return _status(self.found.worth, self.bound, serves_all=not self.unserved)
+
+    @property
+    def shortfall(self) -> str | None:
+        """A tenant that is not served, and why; ``None`` where all are."""
+        for one in self.found.unplaced:
+            return f"tenant {one.tenant} is on no GPU: {one.reason}"
+        return next((f"tenant {name} is on a GPU that cannot serve all that it has" for name in self.unserved), None)
+
+
+def _status(worth: float, bound: float | None, *, serves_all: bool) -> Status:
+    served = Status.FEASIBLE if bound is None else status_of(worth, bound)
+    return served if serves_all else Status.INFEASIBLE
 
 
 def plan_to_json(cluster: ClusterConfig, plan: ClusterPlan) -> dict[str, object]:
@@ -135,7 +145,9 @@ def read_plan_file(path: Path) -> PlanFile:
     Raises:
         PlanFileError: It cannot be read as one.
     """
-    return validated(PlanFile, read_document(path, PlanFileError), PlanFileError)
+    document = read_document(path, PlanFileError)
+    with told_of(str(path), PlanFileError):
+        return validated(PlanFile, document, PlanFileError)
 
 
 def assignment_in(file: PlanFile) -> Assignment:
@@ -161,11 +173,11 @@ def wrong_totals(
         return [f"the GPUs are {'; '.join(said)}; the config has {'; '.join(known)}"]
     bound = None if has_pools else file.bound_exclusive
     worth = sum(one.worth for one in file.gpus)
-    gap = None if bound is None else (bound - worth) / max(abs(bound), 1e-9)
-    claims: Mapping[str, tuple[float | None, float | None]] = {
+    claims: Mapping[str, tuple[str | float | None, str | float | None]] = {
+        "status": (file.status, _status(worth, bound, serves_all=not file.unplaced)),
         "worth": (file.worth, worth),
         "bound": (file.bound, bound),
-        "gap": (file.gap, gap),
+        "gap": (file.gap, gap_between(bound, worth)),
         "expected_goodput": (file.expected_goodput, sum(one.expected_goodput for one in file.gpus)),
         **{
             f"gpus.{one.name}.expected_goodput": (one.expected_goodput, own)
@@ -178,7 +190,7 @@ def wrong_totals(
     ]
 
 
-def _alike(claimed: float | None, own: float | None) -> bool:
-    if claimed is None or own is None:
-        return claimed is own
+def _alike(claimed: str | float | None, own: str | float | None) -> bool:
+    if not isinstance(claimed, float) or not isinstance(own, float):
+        return claimed == own
     return abs(claimed - own) <= TOLERANCE * max(1.0, abs(own))

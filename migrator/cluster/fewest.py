@@ -83,10 +83,8 @@ class Fewest:
         model, engine = "physical", "cluster"
         if isinstance(plan, InfeasibleError):
             return PointOutcome((choice,), "infeasible", model, engine, reason=str(plan))
-        if plan.unserved:
-            first = next(iter(plan.found.unplaced), None)
-            reason = f"tenant {plan.unserved[0]} is on no GPU{'' if first is None else f': {first.reason}'}"
-            return PointOutcome((choice,), "infeasible", model, engine, reason=reason)
+        if plan.shortfall is not None:
+            return PointOutcome((choice,), "infeasible", model, engine, reason=plan.shortfall)
         weights = {tenant.name: tenant.weight for tenant in self.cluster.run.tenants}
         each = [one for one in plan.planned if one is not None]
         tenants = tuple(sorted((own for one in each for own in one.tenants), key=lambda own: own.name))

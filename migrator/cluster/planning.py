@@ -51,8 +51,7 @@ def _in_full(cluster: ClusterConfig, fleet: Fleet, found: Assignment, values: Va
     plans = dict(zip(wanted, values.planned(wanted, _effort(cluster)), strict=True))
     planned = tuple(plans.get(one) for one in sets)
     worths = tuple(0.0 if one is None else one.worth for one in planned)
-    has_pools = any(config.sharing.may_pool for config in values.window.configs)
-    return ClusterPlan(fleet, replace(found, worths=worths), planned, has_pools)
+    return ClusterPlan(fleet, replace(found, worths=worths), planned, cluster.run.sharing.may_pool)
 
 
 def _reason(fleet: Fleet, window: FirstWindow, unplaced: Unplaced) -> str:
@@ -63,7 +62,7 @@ def _reason(fleet: Fleet, window: FirstWindow, unplaced: Unplaced) -> str:
 def check_cluster(cluster: ClusterConfig, values: Valuing, file: PlanFile) -> tuple[str, ...]:
     """What is wrong with the answer in a file, a sentence each; every set is planned anew, and the bound recomputed."""
     fleet, found = fleet_of(cluster, values.window), assignment_in(file)
-    has_pools = any(config.sharing.may_pool for config in values.window.configs)
+    has_pools = cluster.run.sharing.may_pool
     if wrong := wrong_totals(file, cluster, [None] * len(file.gpus), has_pools=has_pools):
         return tuple(wrong)
     known = dict[TenantSet, Planned | None]()
@@ -87,13 +86,12 @@ def _require_room(cluster: ClusterConfig, fleet: Fleet, window: FirstWindow) -> 
     """
     loads = loads_of(fleet)
     for i, (name, own) in enumerate(zip(fleet.tenants, window.tenants, strict=True)):
-        classes = sorted({gpu.gpu_class for gpu in fleet.gpus if name not in gpu.barred})
-        least = own.load * float(loads[classes, i].min() / loads[own.gpu_class, i])
-        if ROOM < least < math.inf:
-            asked, k = cluster.asked_for(name)
+        classes = sorted({gpu.gpu_class for gpu, may in zip(fleet.gpus, fleet.may_go[:, i], strict=True) if may})
+        if classes and (least := own.load * float(loads[classes, i].min() / loads[own.gpu_class, i])) > ROOM:
+            asked = cluster.asked_for(name)
             raise InfeasibleError(
                 f"{window.origin}: tenant {name} fits on no GPU: it brings {least:.2f} times what one serves at most; "
-                f"the least that fits is tenants.{asked}.replicas: {math.ceil(k * least - 1e-6)}"
+                f"the least that fits is tenants.{asked.name}.replicas: {math.ceil(asked.replicas * least - 1e-6)}"
             )
 
 
@@ -119,7 +117,7 @@ def present_in(cluster: ClusterConfig, fleet: Fleet, begun: PlanFile) -> Present
     for one in begun.gpus:
         for name in one.tenants:
             if name in gpu_of:
-                raise PlanFileError(f"tenant {name} is on {gpu_of[name]} and on {one.name}; one GPU is needed")
+                raise PlanFileError(f"--from: tenant {name} is on {gpu_of[name]} and on {one.name}; one GPU is needed")
             gpu_of[name] = one.name
     costs: dict[str, float] = {}
     for own in fleet.classes:

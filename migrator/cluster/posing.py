@@ -178,9 +178,9 @@ def _require_profiles(
     """Refuse a tenant whose model was measured on none of the GPUs that may have it.
 
     Raises:
-        ConfigError: Names the tenant, its model and the GPUs.
+        ConfigError: Names the tenant, its model and the GPUs; or a table cannot be read.
     """
-    known = [_measured(config) for config in configs]
+    known = [_measured(config, origin) for config in configs]
     for tenant in cluster.run.tenants:
         allowed = set(cluster.allowed(tenant.name))
         classes = [c for c, own in enumerate(places) if not allowed.isdisjoint(own)]
@@ -193,12 +193,14 @@ def _require_profiles(
             )
 
 
-def _measured(config: Config) -> tuple[str, ...]:
-    """The models that have profiles on the config's GPU; where its table cannot be read, a run of it says why."""
+def _measured(config: Config, origin: str) -> tuple[str, ...]:
+    """The models that have profiles on the config's GPU."""
     try:
-        return service_profiles(config).models(config.gpu.cut.name)
-    except WorkloadError:
-        return ()
+        profiles = service_profiles(config)
+    except WorkloadError as error:
+        raise ConfigError(f"{origin}: profiles: {error}") from None
+    gpu = config.gpu.cut.name
+    return profiles.models(gpu) if gpu in profiles.gpus else ()
 
 
 def _foreseen(job: tuple[Sequence[Config], str]) -> Foreseen:
@@ -346,9 +348,9 @@ class Valuing:
         return [done[place] for place in range(len(wanted))]
 
     def nets(self, pairs: Sequence[tuple[int, int]], prices: Floats) -> Floats:
-        """What tenants earn net of prices."""
+        """What tenants earn net of prices, ``(n_pairs, n_prices)``."""
         done = dict(self._processes.each(_net, [(c, i, prices) for c, i in pairs]))
-        return np.stack([done[place] for place in range(len(pairs))])
+        return np.array([done[place] for place in range(len(pairs))]).reshape(len(pairs), len(prices))
 
     def planned(self, wanted: Sequence[TenantSet], effort: Effort = LONG) -> list[Planned | None]:
         """What each set's full plan comes to, never less than the short one where there is a budget."""

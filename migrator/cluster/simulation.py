@@ -154,6 +154,11 @@ def outcome_of(cluster: ClusterConfig, plan: ClusterPlan, answered: Mapping[str,
     return ClusterOutcome(gpus, {tenant.name: tenant.weight for tenant in cluster.run.tenants})
 
 
+def likeness(run: Config) -> str:
+    """The same of runs that answer the same, as those of one set on two GPUs of one model do."""
+    return run.model_dump_json(exclude={"name": True, "gpu": {"index"}})
+
+
 def total(answered: Sequence[Answered], window: int | None = None) -> Totals:
     """All tenants' requests together, of one window or of all."""
     each = (windows if window is None else windows[window : window + 1] for own in answered for windows in own.values())

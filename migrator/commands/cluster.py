@@ -19,8 +19,10 @@ from migrator.cluster.simulation import (
     GpuRun,
     carry_out,
     gpu_configs,
+    likeness,
     outcome_of,
     require_simulated,
+    total,
 )
 from migrator.commands.options import RUNS, Assignments, ConfigFile, Jobs, Json, nameable, with_examples
 from migrator.config.cluster import ClusterConfig, read_cluster
@@ -148,9 +150,8 @@ def _planned(cluster: ClusterConfig, values: Valuing, begun: PlanFile | None = N
 
 
 def _require_placed(plan: ClusterPlan, config: Path) -> None:
-    if plan.found.unplaced:
-        first = plan.found.unplaced[0]
-        raise InfeasibleError(f"{config}: tenant {first.tenant} is on no GPU: {first.reason}")
+    if plan.shortfall is not None:
+        raise InfeasibleError(f"{config}: {plan.shortfall}")
 
 
 def _require_new(folder: Path, option: str) -> None:
@@ -341,13 +342,12 @@ def compare_command(
         runs = {name: list(gpu_configs(cluster, values.window, plan).values()) for name, plan in plans.items()}
     requests: dict[str, Totals | None] = dict.fromkeys(names)
     if not plans_only:
-        each = {own.model_dump_json(exclude={"name", "gpu"}): own for configs in runs.values() for own in configs}
+        each = {likeness(own): own for configs in runs.values() for own in configs}
         done = _carried_out([GpuRun(own, str(config)) for own in each.values()], n)
         by_run = dict(zip(each, done, strict=True))
         arrivals = {name: sum(one.arrivals for one in own) for run in done for name, own in run.items()}
         for name, configs in runs.items():
-            answered = [by_run[own.model_dump_json(exclude={"name", "gpu"})] for own in configs]
-            requests[name] = _of_all(answered, arrivals)
+            requests[name] = _of_all([by_run[likeness(own)] for own in configs], arrivals)
     found = [Contender(name, plan, requests[name], ours) for name, plan in plans.items()]
     if lost := sorted({name for one in found for name in one.plan.unserved}):
         warn(f"not served under every policy, and counted as dropped there: {', '.join(lost)}")
@@ -362,9 +362,8 @@ def compare_command(
 
 def _of_all(answered: Sequence[Answered], arrivals: dict[str, int]) -> Totals:
     """What became of all tenants' requests; those of tenants without a run are dropped."""
-    done = sum((one for own in answered for windows in own.values() for one in windows), Totals())
     missing = sum(n for name, n in arrivals.items() if not any(name in own for own in answered))
-    return done + Totals(arrivals=missing, dropped=missing)
+    return total(answered) + Totals(arrivals=missing, dropped=missing)
 
 
 def _policies(text: str) -> list[str]:

@@ -165,7 +165,7 @@ class ClusterConfig:
 
     def allowed(self, tenant: str) -> tuple[int, ...]:
         """Which GPUs may have the tenant, or replica, by place."""
-        own = self._asked_for(tenant)
+        own = self.asked_for(tenant)
         return tuple(n for n, gpu in enumerate(self.gpus) if not own.only_on or _is_named(own, gpu.config, gpu.node))
 
     def replicas_of(self) -> tuple[tuple[str, ...], ...]:
@@ -199,12 +199,8 @@ class ClusterConfig:
         }
         return self.run.model_copy(update=update)
 
-    def asked_for(self, tenant: str) -> tuple[str, int]:
-        """The tenant of the config that this one is, or is a replica of, and how many replicas that has."""
-        own = self._asked_for(tenant)
-        return own.name, own.replicas
-
-    def _asked_for(self, tenant: str) -> PlacedTenantConfig:
+    def asked_for(self, tenant: str) -> PlacedTenantConfig:
+        """The tenant of the config that this one is, or is a replica of."""
         return next(one for one in self.asked if tenant in _names_of(one))
 
 

@@ -15,7 +15,7 @@ from migrator.cluster.answer import ClusterPlan, plan_to_json
 from migrator.cluster.simulation import ClusterOutcome, GpuOutcome
 from migrator.config.cluster import ClusterConfig
 from migrator.terminal.console import counted, escape
-from migrator.views.figures import TOTALS
+from migrator.views.figures import REQUESTS, TOTALS
 from migrator.views.table import WORDS, Column, Sheet, in_json, named
 from workloads.serving.tally import Totals
 
@@ -41,10 +41,7 @@ def print_cluster_plan(cluster: ClusterConfig, plan: ClusterPlan, console: Conso
         console.print(f"{escape(one.tenant)} is on no GPU: {escape(one.reason)}")
 
 
-_REQUESTS: Sequence[Column[Totals]] = (
-    Column("arrivals", "arrivals"),
-    *named(TOTALS, ("goodput", "in time", "accuracy")),
-)
+_REQUESTS = named(REQUESTS, ("arrivals", "goodput", "in time", "accuracy"))
 
 _GPUS: Sequence[Column[GpuOutcome]] = (
     Column("GPU", "name", layout=WORDS),
@@ -57,10 +54,7 @@ def print_cluster_outcome(name: str, found: ClusterOutcome, console: Console) ->
     console.print(f"[bold]{escape(name)}[/]: every GPU's run, simulated")
     whole = GpuOutcome("all", "", {}, found.expected)
     totals = {"all": found.total, **{one.name: one.total for one in found.gpus}}
-    columns = [
-        *_GPUS,
-        *(column.of(lambda one: totals[one.name]) for column in _REQUESTS),
-    ]
+    columns = [*_GPUS, *(column.of(lambda one: totals[one.name]) for column in _REQUESTS)]
     console.print(Sheet(columns, [found.gpus, [whole]], lambda one: "bold" if one is whole else None).drawn())
     console.print(f"first window: {_off(found)}; sums of the runs' logs", style="dim")
 
@@ -118,7 +112,7 @@ class Contender:
     ours: ClusterPlan
 
     @property
-    def behind_pct(self) -> float:
+    def ours_over_it_pct(self) -> float:
         """By how much ours is worth more, planned, of this one's worth."""
         own = self.plan.found.worth
         return 100 * (self.ours.found.worth / own - 1) if own > 0 else 0.0
@@ -127,7 +121,7 @@ class Contender:
 _CONTENDERS: Sequence[Column[Contender]] = (
     Column("policy", "policy", get=lambda one: one.name, layout=WORDS),
     Column("worth", "worth", form=",.0f", get=lambda one: one.plan.found.worth),
-    Column("ours over it", "ours_over_it_pct", "%", "+z.2f", get=lambda one: one.behind_pct),
+    Column("ours over it", "ours_over_it_pct", "%", "+z.2f"),
     Column("expected", "expected_goodput", form=",.0f", get=lambda one: sum(one.plan.expected)),
     Column("not served", "unserved", get=lambda one: len(one.plan.unserved)),
 )

@@ -156,11 +156,11 @@ class _Standing:
         moves += kept[of][:, None] + kept
         is_full = np.array([len(s) for s in self.sets]) >= self._most
         moves[~may | is_full | (of[:, None] == np.arange(len(self.sets)))] = -np.inf
-        taken = np.stack([(row + nets[c]).min(axis=1) for row, c in zip(without, self._of_class[of], strict=True)])
+        taken = np.array([(row + nets[c]).min(axis=1) for row, c in zip(without, self._of_class[of], strict=True)])
+        taken = taken.reshape(len(n), len(n))  # also where no tenant is placed
         value = share * taken + stays[:, of].T - stays[n, of][:, None] + kept[of][:, None] - present[of][:, None]
         swaps = value + value.T
-        fits = may[:, of]
-        swaps[~(fits & fits.T) | (of[:, None] == of) | (n[:, None] >= n)] = -np.inf
+        swaps[~(may[:, of] & may[:, of].T) | (of[:, None] == of) | (n[:, None] >= n)] = -np.inf
         return moves, swaps
 
 

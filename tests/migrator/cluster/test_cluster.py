@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from migrator.cluster.planning import check_cluster, plan_cluster
 from migrator.cluster.posing import FirstWindow, Valuing, first_window
 from migrator.config.cluster import ClusterConfig, read_cluster
 from migrator.errors import ConfigError, InfeasibleError
+from planner.errors import PlanFileError
 
 
 def tenant(name: str, model: str, slo_ms: int, offset_s: int, **more: Any) -> dict[str, Any]:
@@ -56,6 +58,8 @@ def gpus(*entries: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
 
 
 A = {"name": "a", "model": "a100-80gb", "node": "n1"}
+
+B = {"name": "b", "model": "a100-80gb", "node": "n2"}
 
 
 @pytest.mark.parametrize(
@@ -155,6 +159,7 @@ def test_in_one_process_and_with_tenants_in_another_order_it_is_the_same(small: 
 
 ALTERED: dict[str, Callable[[dict[str, Any]], object]] = {
     "worth": lambda file: file.update(worth=file["worth"] + 1),
+    "status": lambda file: file.update(status="infeasible"),
     "gap": lambda file: file.update(gap=file["gap"] / 2),
     "bound": lambda file: file.update(bound=file["bound"] * 0.999, bound_exclusive=file["bound"] * 0.999),
     "worth of a GPU": lambda file: _more(file, 5.0),
@@ -207,6 +212,28 @@ def test_a_model_without_profiles_on_the_gpus_that_may_have_it_is_refused(tmp_pa
     cluster = read_cluster(written(tmp_path, gpus({**A, "count": 2}, other)), ["tenants.language.only_on=[n2]"])
     with pytest.raises(ConfigError, match=r"tenants\.language\.model is 'bert-large', .* on a30-24gb"):
         foreseen_here(cluster)
+
+
+def test_a_table_of_one_entry_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    cluster = read_cluster(written(tmp_path, gpus({**A, "count": 2}, {**B, "profiles": "no.csv"})))
+    with pytest.raises(ConfigError, match=r"profiles: .*no\.csv: cannot be read"):
+        foreseen_here(cluster)
+
+
+@pytest.mark.parametrize(("first", "only_on"), [("a100-80gb", "n2"), ("a30-24gb", "a100-80gb")])
+def test_where_no_gpu_serves_a_tenant_any_more_it_is_unplaced(first: str, only_on: str, tmp_path: Path) -> None:
+    mobile = tenant("mobile", "mobilenet-v2", 100, 2000, only_on=[only_on])
+    path = written(tmp_path, lambda data: (data.update(tenants=[mobile]), gpus({**A, "model": first}, B)(data)))
+    cluster = read_cluster(path)
+    with patch("migrator.cluster.posing.Processes", Here), Valuing(foreseen_here(cluster), 1) as values:
+        plan = plan_cluster(replace(cluster, gpus=cluster.gpus[:1]), values)
+    assert (plan.status, plan.unserved) == ("infeasible", ("mobile",))
+    assert (plan.shortfall or "").startswith("tenant mobile is on no GPU: ")
+
+
+def test_what_is_no_answer_is_told_with_its_file(tmp_path: Path) -> None:
+    with pytest.raises(PlanFileError, match=r"cluster\.yaml: unknown key"):
+        read_plan_file(written(tmp_path))
 
 
 def test_a_tenant_whose_slo_no_profile_meets_fits_nowhere(tmp_path: Path) -> None:
