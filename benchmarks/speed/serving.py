@@ -5,8 +5,8 @@ go.
 
 A case is one tenant's 200 s. Its servers join and end: every 20 s another one is replaced by its like, which is ready
 a second later. A run advances in pieces of at most 5 s, shorter where its layout changes; 200 s is all in one.
-In a pool two tenants share all servers, which are its lanes; target: 1.5 million. With a training that gives way, and
-goes on beside batches, it is to be half of that of the pool without one.
+In a pool two tenants share all servers, which are its lanes; target: 1.5 million. Target with trainings that give way,
+and go on beside batches: half of what the pool gets through without.
 """
 
 from __future__ import annotations
@@ -121,8 +121,9 @@ def seconds_in_a_pool(case: Case, requests: Sequence[Requests], *, trains: bool 
     pieces = [(edge_s, [one for one in known if one.servers[0].ready_s < edge_s]) for edge_s in edges]
     jitter = ServiceJitter(0, case.sigma) if case.sigma else None
     state, n_in_time = pool.PoolState.at_start(len(requests)), 0
-    if trains:  # on each lane; those that come later have the first one's
-        state = replace(state, jobs=tuple(replace(TRAINING, lane_id=one.lane_id) for one in known))
+    if trains:  # one on each lane, from when it stands
+        jobs = (replace(TRAINING, window=place, lane_id=one.lane_id) for place, one in enumerate(known))
+        state = replace(state, jobs=tuple(jobs))
     kernel = partial(pool.give_way, beside=beside_of(case)) if trains else pool.advance
     start_s = time.perf_counter()
     for edge_s, joined in pieces:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,6 @@ from workloads.profiles.table import ServiceRow
 from workloads.serving.pool import (
     Batches,
     Beside,
-    Kernel,
     Lane,
     PoolState,
     TrainingJob,
@@ -139,16 +137,10 @@ class Turns(WithoutInstances):
 
     def serve(self, accounts: Accounts, accuracies: Mapping[str, AccuracyTimeline], until_s: float) -> float:
         """Serve and train by turns, until then or until the last step of a retraining begins."""
-        common: dict[str, Any] = {
-            "lanes": [self._lane],
-            "service_jitter": self._jitter,
-            "worths": self._worths,
-            "turn_cost": self._policy.turn_cost,
-        }
-        if self._beside is None:
-            kernel: Kernel = partial(advance, trains_in_slack=self._policy.trains_in_slack, **common)
-        else:
-            kernel = partial(give_way, beside=self._beside, **common)
+        rule, cost = partial(advance, trains_in_slack=self._policy.trains_in_slack), self._policy.turn_cost
+        if self._beside is not None:
+            rule = partial(give_way, beside=self._beside)
+        kernel = partial(rule, lanes=[self._lane], service_jitter=self._jitter, worths=self._worths, turn_cost=cost)
         self._state, piece = accounts.serve_by(kernel, self._state, accuracies, until_s)
         self._batches.append(piece.batches)
         if piece.finished is not None and not piece.finished.is_last:
@@ -359,17 +351,16 @@ def _beside(setting: Setting, measured: Sequence[_Measured], policy: TurnPolicy)
     floors: list[tuple[int, ...]] = []
     speeds, longers = [], []
     for tenant, entry, alone in zip(setting.tenants, setting.config.tenants, measured, strict=True):
-        slack_s = tenant.slo_s - min(alone.serving_s.values())
-        if own.give_way_s > max(0.0, slack_s) / 2:
+        most_s = max(0.0, tenant.slo_s - min(alone.serving_s.values())) / 2
+        if own.give_way_s > most_s:
             raise ConfigError(
                 f"policy {policy.name}: give_way_s {own.give_way_s:g}: at most half of the least slack, "
-                f"{max(0.0, slack_s) / 2:g} s, is allowed (tenants.{tenant.name}: slo_ms less its shortest batch)"
+                f"{most_s:g} s, is allowed (tenants.{tenant.name}: slo_ms less its shortest batch)"
             )
         profile = ShareProfile.of(setting.profiles, gpu, entry.model, tenant.slo_s, processes=1)
         by_batch = profile.floors(own.slowdown)
-        most = max(alone.latency_s)
         # A batch between two that were measured needs what the larger one needs.
-        needs = [min((batch for batch in by_batch if batch >= size), default=most) for size in range(1, most + 1)]
+        needs = [min(batch for batch in by_batch if batch >= size) for size in range(1, max(alone.latency_s) + 1)]
         floors.append((0, *(by_batch[batch] for batch in needs)))
         longer = own.slowdown * slowdown(
             sensitivity_of(entry.model),

@@ -13,9 +13,9 @@ import numpy as np
 from planner.arrays import Floats
 from planner.policies.policy import AnyPolicy, Knows
 from planner.problem import Owner, Task
-from workloads.profiles.shares import TURN_COST
+from workloads.profiles.shares import TURN_COST, TWENTIETHS
 
-QUANTA = 20
+QUANTA = TWENTIETHS
 """Shares are whole twentieths of the GPU: 5 % are the 5 or 6 of an A100's 108 processors that MPS tells apart."""
 
 

@@ -732,7 +732,7 @@ def _is_left_alone(floor: _Floor, trainers: _Trainers, rank: int, now_s: float) 
 @inlined
 def _serve_beside(floor: _Floor, trainers: _Trainers, member: int, n_begun: int, now_s: float, factor: float) -> int:
     """Begin a batch; the training gives way, and goes on beside it. The job that ends by its end; −1: none does."""
-    rank, job, ended = floor.lanes[member], -1, -1
+    rank, ended = floor.lanes[member], -1
     if trainers.stretch_s[rank] > 0.0:
         lost_s = min(trainers.discard_s, trainers.stretch_s[rank])
         trainers.jobs[0, trainers.runs[rank]] += lost_s
@@ -751,7 +751,7 @@ def _serve_beside(floor: _Floor, trainers: _Trainers, member: int, n_begun: int,
     if job >= 0:
         speed = trainers.speeds[int(trainers.jobs[3, job]), n_units - held]
         done_s = speed * (end_s - from_s)
-        if 0.0 < trainers.jobs[0, job] <= done_s:
+        if trainers.jobs[0, job] <= done_s:
             ended, trainers.ends_s[job] = job, from_s + trainers.jobs[0, job] / speed
             trainers.jobs[0, job] = 0.0
         else:
@@ -869,8 +869,9 @@ def give_way(
     Raises:
         ValueError: As :func:`advance`.
     """
-    piece = _PieceBeside(requests, state, _in_order(state, lanes, until_s), until_s, beside)
+    piece = _PieceBeside(requests, state, _in_order(state, lanes, until_s), until_s)
     piece.set_up(accuracies, weights, worths, in_slack=False, turn_cost=turn_cost)
+    piece.set_up_trainers(beside)
     return piece.advanced(service_jitter)
 
 
@@ -1058,24 +1059,9 @@ class _Piece:
 class _PieceBeside(_Piece):
     """A piece in which trainings give way."""
 
-    def __init__(
-        self, requests: Sequence[Requests], state: PoolState, lanes: Sequence[Lane], until_s: float, beside: Beside
-    ) -> None:
-        super().__init__(requests, state, lanes, until_s)
-        self._beside = beside
-
-    def set_up(
-        self,
-        accuracies: Sequence[AccuracyTimeline],
-        weights: Sequence[float] | None,
-        worths: Sequence[float] | None,
-        *,
-        in_slack: bool,
-        turn_cost: float,
-    ) -> None:
-        """Put everything on the floor, and trainings beside it."""
-        super().set_up(accuracies, weights, worths, in_slack=in_slack, turn_cost=turn_cost)
-        own, state, alone_s = self._beside, self._state, self._floor.latency_s
+    def set_up_trainers(self, own: Beside) -> None:
+        """Put trainings beside the floor, on which all else stands."""
+        state, alone_s = self._state, self._floor.latency_s
         n_lanes, n_members, n_sizes = alone_s.shape
         self._floor = self._floor._replace(latency_s=alone_s.copy())
         self._ids = [one.lane_id for one in self._lanes]
