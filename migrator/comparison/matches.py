@@ -185,8 +185,7 @@ def score_of(match: Match) -> MatchScore:
     begun = log.of(WindowStarted)
     n_changes = len(log.of(Shares)[1:]) + sum(1 for change in changes_in(log)[1:] if change.calls)
     notes = simulated_provenance(setting.config, setting.tenants, traffic)
-    if log.header.sharing == "shares":
-        strength = setting.config.simulation.interference
+    if (strength := log.header.interference) is not None:
         notes = (*notes, ("interference", f"{policy.name}: {strength:g} of what Mudi measured, see docs/policies.md"))
     return MatchScore(
         policy=policy.name,

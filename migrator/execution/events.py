@@ -22,7 +22,7 @@ from migrator.execution.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.execution.happenings import Asked, Ready, Trained
 from migrator.execution.watch import NoAnswerError
 from migrator.execution.windows import Opening, PlannedWindow, Replan, begun_s
-from migrator.inputs.assumed import assumed_in
+from migrator.inputs.assumed import assumed_in, is_disturbed
 from migrator.inputs.estimates import Estimate, estimate_of
 from migrator.inputs.provenance import without_folder
 from migrator.inputs.setting import Setting
@@ -91,7 +91,7 @@ def run_started(
         profile_variant=config.profile_variant,
         service_jitter=jitter if isinstance(jitter, str) else None,
         service_spread=config.estimates.service_spread or None,
-        interference=config.simulation.interference if sharing == "shares" else None,
+        interference=config.simulation.interference if is_disturbed(sharing, policy) else None,
         simulated_faults=_simulated_faults(config.simulation) if sharing == "instances" else None,
         planning_s=config.planning_s if is_planned else None,
         replan_every_s=replan_every_s,

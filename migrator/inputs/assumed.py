@@ -18,6 +18,7 @@ from migrator.inputs.setting import Setting
 from migrator.log.records import Assumed
 from planner.build import TYPICAL_INSTANCES, documented_warm_ups
 from planner.policies.policy import AnyPolicy
+from planner.policies.turns import TurnPolicy
 from planner.problem import Problem, Reconfiguration
 from workloads.profiles.pool_points import CONTEXT_MIB
 from workloads.profiles.shares import TURN_COST, measured_for, sensitivity_of
@@ -41,7 +42,7 @@ def assumed_in(
     found += [_switching(setting)] if sharing == "instances" and setting.config.planner.switch_s is None else []
     found += list(_of_planning(setting)) if is_planned else []
     found += [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
-    if sharing == "shares" and setting.config.simulation.interference > 0:
+    if is_disturbed(sharing, policy) and setting.config.simulation.interference > 0:
         found += [item for tenant in setting.tenants for item in _interference(tenant)]
     if sharing == "turns":
         found.append(_memory(setting))
@@ -49,6 +50,12 @@ def assumed_in(
         found += [item for tenant in setting.tenants for item in _memory_in_pools(tenant)]
         found += _turn_cost(setting)
     return tuple(found)
+
+
+def is_disturbed(sharing: str, policy: AnyPolicy | None) -> bool:
+    """Whether the config's interference slows serving down: on shares, and beside some trainings that give way."""
+    gives_way = isinstance(policy, TurnPolicy) and policy.gives_way
+    return sharing == "shares" or bool(gives_way and gives_way.has_interference)
 
 
 def assumed_in_problem(problem: Problem) -> tuple[Assumed, ...]:

@@ -204,7 +204,7 @@ class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
     service_spread: Number | None = None
     """As in ``estimates`` of the config; only where it is above 0."""
     interference: Number | None = None
-    """As in ``simulation`` of the config; only with ``shares``."""
+    """As in ``simulation`` of the config; only with ``shares``, and under ``sirius``."""
     simulated_faults: SimulatedFaults | None = None
     """Only where the simulated GPU was told to misbehave."""
     planning_s: Amount | None = None

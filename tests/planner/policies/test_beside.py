@@ -60,6 +60,15 @@ def test_interference_slows_sirius_down_and_sgdrc_by_its_own_parameter_alone(
     assert late["sirius", 0] != late["sirius", 1]
 
 
+@pytest.mark.parametrize(("name", "strength"), [("sirius", 1), ("sirius-discarding", 1), ("sgdrc", None)])
+def test_the_log_says_whom_interference_slows_down(
+    assembled: Callable[..., Assembled], name: str, strength: float | None
+) -> None:
+    header = run_of(assembled(interference=1), policy_of(name)).log.header
+    assert header.interference == strength
+    assert ("interference" in {one.what for one in header.assumed}) == (strength is not None)
+
+
 def test_a_retraining_that_leaves_later_than_half_the_least_slack_is_refused(
     assembled: Callable[..., Assembled],
 ) -> None:
