@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from planner.policies.turns import GivingWay
@@ -20,18 +20,17 @@ SLOWDOWN = 1.05
 
 @dataclass(frozen=True)
 class Sirius(Whole):
-    """Serves at once with all that a batch needs; a training gives way, and has the processors that are left.
+    """Serves first, with all that a batch needs; a training gives way, and has the processors that are left.
 
-    Source: Wang et al., "Sirius" (USENIX ATC '25): serving is never restricted (§3); a training leaves within
+    Source: Wang et al., "Sirius" (USENIX ATC '25): serving is never restricted (§3); a training leaves in
     ``GIVE_WAY_S`` (§4.1); the training has all processors but those that the served model needs not to be degraded (§5,
     "Dynamic GPU SM sharing"), found by profiling.
-    Knows: the arrivals before the window, for batch limits; no forecast.
+    Knows: as ``whole``.
     Given beyond the paper: batches, their limits and the choice among ways to retrain, as ``whole`` has them; several
     retrainings, the shortest first; floors from our profiles; requests that wait while all of them can; no training
     beside batches that it would slow down by more than it gains.
     Not built: memory that changes hands. All is resident, as the log says, so that nothing is reloaded, and no
     micro-batch has to be discarded to free memory: kind to it. ``sirius-discarding`` loses one at every handover.
-    ``benchmarks.seeds.sirius`` has its Algorithm 1.
 
     Attributes:
         gives_way: How the training does.
@@ -45,9 +44,8 @@ class Sirius(Whole):
     @classmethod
     def discarding(cls) -> Self:
         """The same where each handover costs the micro-batch that runs."""
-        own = cls()
-        assert own.gives_way is not None
-        return replace(own, name="sirius-discarding", gives_way=replace(own.gives_way, discard_s=DISCARD_S))
+        way = GivingWay(give_way_s=GIVE_WAY_S, discard_s=DISCARD_S, has_interference=True)
+        return cls(name="sirius-discarding", gives_way=way)
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Sgdrc(Whole):
     Source: Zhang et al., "SGDRC" (PPoPP '25): the training has all while nobody is served (§7.2, monopolization), else
     all but the fewest processors with which what is served is as fast as it can be, the most of any in a sliding window
     (§7.1, tidal masking); it is preempted at once (§7.1), and loses nothing. One batch is served at a time (§4).
-    Knows: the arrivals before the window, for batch limits; no forecast.
+    Knows: as ``whole``.
     Given beyond the paper: a training where it has best-effort inference; batches, which it leaves out (§9.2), and all
     that ``sirius`` is given. The window is in kernels there, and ``window_s`` here.
     Not built: the driver's part (channel colouring, bimodal tensors). What it gives is taken from the paper: beside a

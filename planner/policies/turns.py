@@ -167,7 +167,7 @@ class TurnPolicy(AnyPolicy):
         chooses: Whether it may leave retrainings out. Else it does all, and one that a window's end meets goes on; with
             it, one is given up where its tenant has a newer one.
         has_joint_turns: Whether all processes of a tenant serve in its turn, one batch each; else it has one.
-        shortest_first: Whether the retraining of which least is left goes first; else the course's order holds.
+        shortest_first: Whether retrainings go by what is left of them as a window begins; else as the course has them.
         gives_way: How retrainings give way to requests; ``None``: both take turns.
         serves_checkpoints: Whether a retraining's weights are written and served at its checkpoints; else there are
             none.

@@ -479,3 +479,26 @@ def test_where_retrainings_share_the_time_the_shorter_one_ends_later_and_the_lon
     assert fair_first > first + 1
     assert fair_last == pytest.approx(last, abs=0.5)
     assert packed_last < last - 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "later_s", "order"),
+    [
+        ("salus", 1.0, ["vision", "language"]),
+        ("salus", 5.0, ["language", "vision"]),  # it comes while the other one runs, which takes 18 s
+        ("salus-srtf", 1.0, ["vision", "language"]),
+        ("salus-srtf", 5.0, ["vision", "language"]),
+    ],
+)
+def test_fifo_ends_what_came_first_and_srtf_what_is_shorter(
+    assembled: Assemble, name: str, later_s: float, order: list[str]
+) -> None:
+    made = assembled(QUIET | PATIENT | LONG | {"windows": 1, "tenants.0.retraining_start_s": later_s})
+    assert [tenant for tenant, _, _ in finishes_s(run_of(made, policy_of(name)))] == order
+
+
+def test_srtf_ends_a_shorter_one_before_one_that_came_first(assembled: Assemble) -> None:
+    short = {"tenants.1.retraining": {"samples": 500}}
+    made = assembled(QUIET | PATIENT | LONG | short | {"windows": 1})
+    found = [[own[0] for own in finishes_s(run_of(made, policy_of(name)))] for name in ("salus", "salus-srtf")]
+    assert found == [["vision", "language"], ["language", "vision"]]

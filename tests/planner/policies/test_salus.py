@@ -25,10 +25,6 @@ def test_fifo_trains_in_the_order_in_which_retrainings_come_whatever_they_gain()
     assert [one.tenant_index for one in course("fifo", 5.0, 4.0, 3.0)] == [0, 1, 2]
 
 
-def test_srtf_says_that_the_shortest_goes_first() -> None:
-    assert [Salus.by("srtf").shortest_first, Salus().shortest_first] == [True, False]
-
-
 def test_fair_takes_a_part_of_each_in_turn_and_the_last_part_ends_it() -> None:
     parts = course("fair", 2.0, 3.0)
     assert [one.tenant_index for one in parts] == [0, 1, 0, 1, 1]
