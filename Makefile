@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LIVE := $(VENV)/.live
+RAY := $(VENV)/.ray
 NEWEST := $(VENV)/newest/.installed
 
 # What pip would do file by file, on all cores, but for packages' own tests, a quarter of it all; a package may hold files
@@ -21,17 +22,19 @@ endef
 # Tests start hundreds of processes: each would compile our sources anew where somebody has set this.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo demo-live demo-share test test-slow test-long test-live test-crash check format bench bench-planner bench-forecast bench-online bench-cluster reproduce clean
+.PHONY: help demo demo-live demo-share demo-serve test test-slow test-long test-live test-ray test-crash check format bench bench-planner bench-forecast bench-online bench-cluster reproduce clean
 
 help:
 	@echo "make demo    set up, then run two tenants on a simulated A100 and say what was won over the best fixed layout"
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
 	@echo "                  STATE=DIR: beside another controller of this user's, with a state of its own"
 	@echo "make demo-share   the same with two models that take turns in shared instances, then the same requests simulated: five minutes"
+	@echo "make demo-serve   serve two models before clients: a burst, a tenant that comes, a stop, a second start: five minutes"
 	@echo "make test    set up, then run the tests but for the slow ones: six minutes"
 	@echo "make test-slow    the tests that take more than half a second each: five minutes; CI runs them, too"
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
+	@echo "make test-ray    set up Ray as well (240 MB), then begin two nodes, and kill what can be killed: two minutes"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again; end 100 by signals: minutes"
 	@echo "make check   ruff, formatting, mypy, import contracts, who opens files; limits of code, links and commands of the documentation"
 	@echo "make format  let ruff rewrite what it can"
@@ -119,11 +122,23 @@ demo-share: $(LIVE)
 	@echo; echo "The same, simulated with an instance of its own for each tenant (sharing.pools: off):"
 	@$(SIMULATED) --set sharing.pools=off
 
+# All files are those that docs/serve.md shows.
+demo-serve: $(LIVE)
+	@folder=runs/serve; n=1; while [ -e $$folder ]; do n=$$((n + 1)); folder=runs/serve-$$n; done; \
+		sh deploy/demo-serve.sh $(CURDIR)/docs/serve.md $$folder $(CURDIR)/$(BIN) $(if $(STATE),--state $(abspath $(STATE)))
+
 # Live runs mostly wait, each with 0.7 cores at most: three go side by side, and tests are dealt out one by one, the longest first.
 test-live: $(LIVE)
 	$(BIN)/python -c 'import torch'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --maxschedchunk 1 -m 'live and not alone and not long'
 	$(BIN)/python -m pytest -m 'live and alone' tests/migrator/execution/live
+
+$(RAY): $(STAMP)
+	$(call install,$(BIN)/python,-c constraints.txt -e ".[ray]")
+	@touch $@
+
+test-ray: $(RAY)
+	$(BIN)/python -m pytest -m ray tests/migrator/cluster/test_ray.py
 
 test-crash: $(STAMP)
 	$(BIN)/python -m tests.crash --kills 200

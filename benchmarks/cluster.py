@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from multiprocessing import active_children
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -49,6 +51,25 @@ def planned(cluster: ClusterConfig, values: Valuing, rivals: Sequence[str] = RIV
     """Ours and rivals', each with its GPUs planned in full."""
     ours = plan_cluster(cluster, values)
     return {"ours": ours, **{name: plan_rival(cluster, values, name, ours.found.bound) for name in rivals}}
+
+
+class Spent(NamedTuple):
+    """Seconds on the wall, and of the processors: of this process and of those that it started."""
+
+    wall_s: float
+    cpu_s: float
+
+    @classmethod
+    def now(cls) -> Spent:
+        """Progress of both."""
+        ended, each = os.times(), [Path(f"/proc/{one.pid}/stat").read_text() for one in active_children()]
+        ticks = [int(tick) for stat in each for tick in stat.rpartition(")")[2].split()[11:13]]
+        cpu_s = time.process_time() + ended.children_user + ended.children_system
+        return cls(time.perf_counter(), cpu_s + sum(ticks) / os.sysconf("SC_CLK_TCK"))
+
+    def since(self, begun: Spent, what: str) -> Row:
+        """What was spent from ``begun`` on."""
+        return {f"{what}_s": self.wall_s - begun.wall_s, f"{what}_cpu_s": self.cpu_s - begun.cpu_s}
 
 
 def exact(seed: int, jobs: int) -> Iterator[Row]:
@@ -87,12 +108,12 @@ def gaps(seed: int, jobs: int) -> Iterator[Row]:
 def large(seed: int, jobs: int) -> Iterator[Row]:
     """64 GPUs on eight nodes and 160 tenants: from nothing, then without one node."""
     cluster = cluster_of(drawn(seed, 160, 64, 0.7), 64, 8)
-    begun_s = time.perf_counter()
+    begun = Spent.now()
     window = first_window(cluster, "fleet", jobs)
-    traced_s = time.perf_counter()
+    traced = Spent.now()
     with Valuing(window, jobs) as values:
         ours = plan_cluster(cluster, values)
-        planned_s = time.perf_counter()
+        done = Spent.now()
         spread = plan_rival(cluster, values, "spread", ours.found.bound)
         yield {
             "part": "large",
@@ -100,25 +121,25 @@ def large(seed: int, jobs: int) -> Iterator[Row]:
             "gap": 100 * (ours.gap or 0.0),
             "over_spread": 100 * (ours.found.worth / spread.found.worth - 1),
             "sets": ours.found.evaluations,
-            "traces_s": traced_s - begun_s,
-            "plan_s": planned_s - traced_s,
+            **traced.since(begun, "traces"),
+            **done.since(traced, "plan"),
         }
         yield {"part": "lost", "seed": seed, **_lost(cluster, ours, values)}
 
 
 def _lost(cluster: ClusterConfig, before: ClusterPlan, values: Valuing) -> Row:
-    """New sets after the first node is gone; nothing is known but where tenants stood."""
+    """New sets after the first node is gone; only the tenants' former places are known."""
     left = replace(cluster, gpus=tuple(gpu for gpu in cluster.gpus if gpu.node != "n0"))
     begun = PlanFile.model_validate_json(json.dumps(plan_to_json(cluster, before)))
-    begun_s = time.perf_counter()
+    asked = Spent.now()
     fleet = fleet_of(left, values.window)
-    after = assign(fleet, values.worths, nets=values.nets, present=present_in(left, fleet, begun))
-    took_s = time.perf_counter() - begun_s
+    after = assign(fleet, values.worths, nets=values.nets, present=present_in(left, fleet, begun.sets))
+    done = Spent.now()
     gone = {name for gpu in begun.gpus if gpu.node == "n0" for name in gpu.tenants}
     return {
         "gap": 100 * (1 - after.worth / after.bound.value),
         "sets": after.evaluations,
-        "new_sets_s": took_s,
+        **done.since(asked, "new_sets"),
         "lost": len(gone),
         "moved_beside": len(set(after.moved) - gone),
     }

@@ -82,7 +82,7 @@ def _tenant(rng: random.Random, name: str) -> Tenant:
 
 
 def _loads(weights: Sequence[float], total: float) -> list[float]:
-    """In proportion to weights, as far as none is above 0.8."""
+    """In proportion to weights, none above 0.8."""
     loads = np.array(weights) / sum(weights) * total
     for _ in range(50):
         over, free = float(np.maximum(loads - 0.8, 0).sum()), loads < 0.8
@@ -97,7 +97,7 @@ def cluster_of(tenants: Sequence[Tenant], n_gpus: int, n_nodes: int = 1, **more:
     """Like GPUs, as many on each node, for these tenants."""
     per_node = n_gpus // n_nodes
     gpus = tuple(
-        ClusterGpu(f"g{g:02d}.0", f"n{g // per_node}", g % per_node, GpuConfig(model=GPU, index=g % per_node), None)
+        ClusterGpu(f"g{g:02d}.0", f"n{g // per_node}", GpuConfig(model=GPU, index=g % per_node), None)
         for g in range(n_gpus)
     )
     asked = tuple(PlacedTenantConfig.model_validate(tenant) for tenant in tenants)

@@ -2,7 +2,7 @@
 
 Shipped traces that are long enough for windows of 200 s, then trace files, which may be the long ones that are not
 shipped. `--model DIR` adds a fitted network; fit it on first thirds or two thirds, as `migrator forecast fit` does. The
-tables are those of `migrator forecast eval`; below them stands how far each method is from the best one of each trace,
+tables are those of `migrator forecast eval`; below them is how far each method is from the best one of each trace,
 and how long a forecast of eight tenants takes. `--out FILE` writes every figure as JSON.
 """
 
@@ -20,7 +20,7 @@ from rich.table import Table
 
 from forecaster.forecast import Forecaster
 from migrator.comparison.forecasts import Evaluation, Scored, Series, Terms, evaluate, methods_of, read_series, scored
-from migrator.views.forecast import evaluations_to_json, methods_table, print_evaluations
+from migrator.views.forecast import evaluations_to_json, methods_sheet, print_evaluations
 from migrator.views.table import Column
 
 SHIPPED = ("azure-conv", "azure-code", "alibaba-servegen")
@@ -91,7 +91,9 @@ def behind_table(evaluations: Sequence[Evaluation]) -> Table:
         return sum(own) / len(own) if len(own) == len(each) else None
 
     columns = [*map(of_trace, evaluations, each), Column("mean", form=".1f", get=mean_pct)]
-    return methods_table("behind the best, % (worst lead)", {name: name for found in each for name in found}, columns)
+    return methods_sheet(
+        "behind the best, % (worst lead)", {name: name for found in each for name in found}, columns
+    ).drawn()
 
 
 def seconds_for_tenants(method: Forecaster, series: Series) -> float:

@@ -5,8 +5,9 @@ trace, loads, SLOs, shares to keep and GPUs. Each answer, and the value 5 % beyo
 seeds that the search did not have, over all windows. Wanted of 20: the answer keeps its condition in 19; 5 % beyond it
 fails in 15.
 GPUs other than the A100-80GB take its rows for the same number of compute slices: a stand-in, for this script alone.
-A seek that has no answer, or no limit within its range, is told and drawn anew. Traffic is calm, pieces of `azure-conv`
-alone: under the bursts of `azure-code` most draws had no answer, so what is kept under bursts is not checked here.
+A seek without an answer, or without a limit within its range, is reported and drawn anew. Traffic is calm, pieces of
+`azure-conv` alone: under the bursts of `azure-code` most draws had no answer, so what is kept under bursts is not
+checked here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``python -m benchmarks.house lines`` counts code lines by room: those that hold code, without docstrings, comments and
 blank lines.
 
-``floors`` counts how many modules or folders of a folder stand on one another by what they import. It also counts
+``floors`` counts how many modules or folders of a folder import one another in a chain. It also counts
 public classes whose name another one has, and the code lines of the longest function.
 
 ``walk`` simulates one window of the quickstart and counts the functions and files of ours that are entered, and how

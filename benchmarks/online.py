@@ -1,6 +1,6 @@
 """What forecasters, and planning anew inside windows, are worth in runs: `python -m benchmarks.online [WORKLOAD …]`.
 
-Each forecaster plans once a window, and again every few seconds; beside them stand the best fixed layouts in hindsight
+Each forecaster plans once a window, and again every few seconds; beside them are the best fixed layouts in hindsight
 and by the past, `reactive`, and plans that know the arrivals. The workloads are the paper's sixteen, at their config's
 load; with `--traces FILE` (the Twitter counts) each runs on `--segments` pieces of the second week instead, `--stride`
 seconds apart. Plans are charged what configs charge. Everything is simulated; results are kept as those of
@@ -35,10 +35,10 @@ REFERENCE = "ewma, once"
 KNOWN = "known"
 
 LOSSES = ("capacity", "reconfiguration", "queueing", "wrong_old", "wrong_new")
-"""Classes of the loss account; what a forecast is to blame for is not told apart, and lies in the first two."""
+"""Classes of the loss account; those that a forecast is to blame for are in the first two."""
 
 LEAST_GAP_POINTS = 1.0
-"""Of a smaller gap no share is told."""
+"""A smaller gap has no share."""
 
 LEAST_BLOCKS = 4
 """Fewer resampled blocks of windows or segments show no interval: both its ends are then NaN."""
@@ -91,7 +91,7 @@ def arms(methods: Sequence[str], every_s: float, models: Sequence[Learned] = ())
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How an arm stands against a rival.
+    """An arm against a rival.
 
     Attributes:
         points: Ahead of it, over windows or segments.
@@ -112,7 +112,7 @@ class OnlineRow:
         label: The arm's.
         goodput_pct: The mean over workloads.
         ahead_of_once: Points ahead of :data:`REFERENCE`; ``None`` for itself.
-        against: How it stands against each rival that was run; itself is none.
+        against: It against each rival that was run; itself is none.
         losses_pct: Where the requests that do not count went, by class of the loss account, % of the arrivals;
             workloads count alike.
         n_runs: Runs that have numbers.
@@ -199,7 +199,7 @@ def _ahead(by_window: Mapping[str, pd.DataFrame], label: str, of: str, block: in
 
 
 def tables_of(rows: Sequence[OnlineRow]) -> list[Table]:
-    """The rows for a reader: what they came to, how they stand against rivals, and where the other requests went."""
+    """The rows for a reader: what they came to, against rivals too, and where the other requests went."""
     worth = _table("goodput\n%", f"points ahead of\n{REFERENCE} [95 %]", "gap\nclosed %", "changes\na window", "runs")
     rivals = [name for name in RIVALS if any(name in row.against for row in rows)]
     below = f"worst run, more than {MUCH_POINTS:g} below"

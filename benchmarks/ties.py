@@ -5,7 +5,7 @@ forecast saw. W1 to W16, or configs of your own, are simulated at each load, wit
 under `static`, the best layout that stays, chosen in hindsight; so is the example of `docs/start.md`, as it is. A row
 has the points of goodput by which `migrator` is ahead, with their interval of 95 % over seeds (Student's t); its
 changes of the layout, a window, and static's; and of the requests that it dropped the share in seconds in which three
-memory slices or more stood idle throughout. Below the table stands what is wanted of it.
+memory slices or more were idle throughout. Below the table is what it has to show.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OURS = "migrator"
 
 IDLE_SLICES = 3
-"""Memory slices that stand idle from which on a second counts."""
+"""Idle memory slices from which on a second counts."""
 
 MOST_BEHIND = 0.1
 """Points that `migrator` may be behind in a row."""
@@ -61,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What came of a run: goodput % of its arrivals, requests dropped, and of them beside idle slices; changes."""
+    """A run's outcome: goodput % of its arrivals, requests dropped, and of them beside idle slices; changes."""
 
     goodput_pct: float
     dropped: float
@@ -87,8 +87,9 @@ class Row:
 
 
 def came_of(case: Case, seed: int, policy: str) -> Came:
-    """A run of the case."""
-    config = read_config(case.config, windows=case.windows, load=case.load, seed=seed)
+    """A run of the case, in which nobody shares an instance: ``static`` has no pools."""
+    own = {"windows": case.windows, "load": case.load, "seed": seed, "sharing": {"pools": "off"}}
+    config = read_config(case.config, **own)
     setting, traffic = assemble(config, str(case.config))
     log = simulated(setting, traffic, policy_of(policy))
     names = [tenant.name for tenant in log.header.tenants]

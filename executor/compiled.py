@@ -9,7 +9,7 @@ The one rule for every compiled function of the program (``compiled``):
 * :func:`working_s` is a clock that stands still meanwhile, so that a limit of seconds is one of work, also the first
   time.
 
-:func:`listen` sets what is told about it; by default nothing is. Each process keeps its own account.
+:func:`listen` sets who hears about it; by default nobody does. Each process keeps its own account.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def listen(listener: Callable[[str], None] | None) -> None:
 
 
 def loading_s() -> float:
-    """Seconds that this process has spent on loading and compiling so far."""
+    """Seconds that this process has spent on loading and compiling."""
     return _ACCOUNT.now_s()[1]
 
 
@@ -87,7 +87,7 @@ def working_s() -> float:
 
 
 def n_compiled() -> int:
-    """How many functions this process has had to compile so far, once for each kind of arguments."""
+    """How many functions this process has had to compile, once for each kind of arguments."""
     return _ACCOUNT.n_compiled
 
 
@@ -113,7 +113,7 @@ def compiled(function: _Function) -> _Function:
 
 
 def inlined(function: _Function) -> _Function:
-    """``function`` as a part of the compiled functions that call it, which must stand in the same file.
+    """``function`` as a part of the compiled functions that call it, which must be in the same file.
 
     numba looks at that file alone to see whether the code kept on disk is still valid.
     """

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from executor.errors import InvalidCutError
 from executor.mig import GpuModel, Profile
 
 PERIOD_S = 0.01
-"""A share's quota is counted anew this often. At 5 ms, a kernel that ticks 250 times a second gives 10 % too little."""
+"""A share's quota is counted anew this often. At 5 ms, a kernel that ticks 250 times a second is 10 % short."""
 
 LEAST_QUOTA_S = 0.001
 """The least quota a period that Linux takes."""
@@ -169,6 +169,29 @@ class MpsCut:
                 "driver times: there is no driver call; folders, rounded up",
             ),
         )
+
+
+def in_hundredths(model: GpuModel) -> GpuModel:
+    """The cut card for measuring: an instance of any hundredths of it, ``30pc``, beside one of the rest, and no other.
+
+    Of a CPU there are none that are less than Linux can give.
+    """
+    cpu = CpuCut.named(model.name)
+    least = 1 if cpu is None else math.ceil(100 * LEAST_QUOTA_S / PERIOD_S / cpu.cores - 1e-9)
+    profiles = tuple(
+        Profile(
+            name=f"{part}pc",
+            compute_slices=part,
+            memory_slices=1,
+            starts=(0, 1),
+            gi_profile_id=part,
+            max_instances=min(2, 100 // part),
+            create_s=_CHANGE_S,
+            destroy_s=_CHANGE_S,
+        )
+        for part in range(least, 101 - least)
+    )
+    return replace(model, compute_slices=100, memory_slices=2, profiles=profiles)
 
 
 def _shares(geometry: GpuModel, letter: str) -> tuple[Profile, ...]:

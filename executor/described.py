@@ -145,7 +145,7 @@ def _faults(model: GpuModel) -> Iterator[tuple[str, str]]:
         for key, said in _faults_of(profile, model):
             yield f"profiles.{number}.{key}", f"{profile.name} {said}"
         if profile.name in [other.name for other in model.profiles[:number]]:
-            yield f"profiles.{number}.name", f"{profile.name} stands there twice"
+            yield f"profiles.{number}.name", f"{profile.name} is there twice"
     if (n_layouts := _n_layouts(model)) > MOST_LAYOUTS:
         yield "profiles", f"they make {n_layouts:,} layouts; at most {MOST_LAYOUTS:,} are allowed"
 
@@ -191,7 +191,7 @@ def _n_layouts(model: GpuModel) -> int:
 
 
 def _line(text: str, key: str) -> int:
-    """The line in which the key of a dotted path stands; that of the table that lacks it, or 1."""
+    """The line with the key of a dotted path; that of the table that lacks it, or 1."""
     first, *rest = key.split(".")
     lines = text.splitlines()
     at, end = 0, len(lines)

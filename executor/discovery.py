@@ -1,6 +1,6 @@
 """A GPU model from what its driver says: names, sizes and starts are read, never looked up.
 
-The shipped catalogue gives only what a driver does not tell, the times of its calls, and the name under which service
+The shipped catalogue has only what a driver does not report, the times of its calls, and the name under which service
 profiles know the card.
 """
 

@@ -85,7 +85,7 @@ class DriverGpu(ABC):
 
     @property
     def boot(self) -> str | None:
-        """What the GPU's instances do not outlive: the machine's boot, as far as it is known."""
+        """The machine's boot, which the GPU's instances do not outlive; empty if unknown."""
         return boot_id()
 
     @property
@@ -121,7 +121,7 @@ class DriverGpu(ABC):
 
     @abstractmethod
     def instances(self) -> tuple[GpuInstance, ...]:
-        """All GPU instances that stand on the GPU, ours or not, sorted by placement.
+        """All GPU instances on the GPU, ours or not, sorted by placement.
 
         Raises:
             GpuError: The driver does not answer.
@@ -132,7 +132,7 @@ class DriverGpu(ABC):
 
         Raises:
             GpuError: It does not answer.
-            MigModeOffError: Its MIG mode is off, so that nothing stands.
+            MigModeOffError: Its MIG mode is off, so it has no instances.
         """
 
     @abstractmethod
@@ -147,9 +147,9 @@ class DriverGpu(ABC):
         """The GPU instance now standing at ``placement``, with its default compute instance.
 
         Raises:
-            GpuError: As the driver says; nothing stands that did not before.
-            PartialChangeError: Something stands all the same.
-            UnsureChangeError: The driver does not say what stands, or an instance does that it has not called made.
+            GpuError: As the driver says; no new instance exists.
+            PartialChangeError: A part of it exists all the same.
+            UnsureChangeError: The driver does not list instances, or lists one that it has not reported as made.
         """
         own, self._named = own_placement(self, placement), None
         before = {item.gi_id for item in self.instances()}
@@ -169,10 +169,10 @@ class DriverGpu(ABC):
 
         Raises:
             InUseError: A client is still there, or the driver says so; nothing has changed.
-            DriverError: The driver says that it is gone, and it stands.
+            DriverError: The driver says that it is gone, and still lists it.
             InstanceNotFoundError: There is no GPU instance of this id.
-            PartialChangeError: It stands without its compute instance; destroying it again may succeed.
-            UnsureChangeError: The driver does not say what stands, or that it is gone, and half an instance stands.
+            PartialChangeError: It has lost its compute instance alone; destroying it again may succeed.
+            UnsureChangeError: The driver does not list instances, or says that it is gone and lists half of it.
         """
         before, refused = self._standing(gi_id), None
         what = f"{before.placement} was to be destroyed"
@@ -185,10 +185,10 @@ class DriverGpu(ABC):
         if left is None or left.placement != before.placement or is_anothers:
             return  # whatever the driver said of it; what has its id now is another's
         if refused is None and not left.uuids:
-            raise UnsureChangeError(f"{what}, and is by the driver's word; nothing tells whose half stands there now")
-        failed = refused or DriverError(f"{what}, and stands, though the driver has not refused")
+            raise UnsureChangeError(f"{what}, and is by the driver's word; nobody knows whose half is there now")
+        failed = refused or DriverError(f"{what}, and exists, though the driver has not refused")
         if left.uuids != before.uuids != ():
-            message = f"{failed}; {left.placement} stands without its compute instance"
+            message = f"{failed}; {left.placement} is left without its compute instance"
             raise PartialChangeError(message, left, retry_after_s=failed.retry_after_s) from refused
         raise failed
 
@@ -199,8 +199,8 @@ class DriverGpu(ABC):
             InstanceNotFoundError: There is no GPU instance of this id.
             InUseError: It is split, and a process is in one of its parts; nothing has changed.
             GpuError: As the driver says; nothing has changed.
-            PartialChangeError: It was split, and stands with fewer parts, or none.
-            UnsureChangeError: The driver does not say what stands.
+            PartialChangeError: It was split, and has fewer parts, or none.
+            UnsureChangeError: The driver does not list instances.
         """
         before = self._standing(gi_id)
         if before.is_whole:
@@ -254,7 +254,7 @@ class DriverGpu(ABC):
         try:
             return self.instances()
         except GpuError as error:
-            told = f"{what}; what stands now is not known: {error}"
+            told = f"{what}; the GPU's state is unknown: {error}"
             raise UnsureChangeError(told, made_id=made_id) from error
 
     def _found_after(self, what: str, gi_id: int, *, made_id: int | None = None) -> GpuInstance | None:
@@ -280,13 +280,13 @@ class DriverGpu(ABC):
         if left is None:
             return
         if left.gi_id != self._named:
-            raise UnsureChangeError(f"{error}; {placement} stands, and nothing tells whose it is") from error
+            raise UnsureChangeError(f"{error}; {placement} exists, and nobody knows whose it is") from error
         try:
             self.destroy(left.gi_id)
         except GpuError as second:
             still = self._found_after(str(error), left.gi_id, made_id=self._named)
             if still is not None:
-                message = f"{error}; {placement} stands all the same, and cannot be taken away: {second}"
+                message = f"{error}; {placement} exists all the same, and cannot be taken away: {second}"
                 raise PartialChangeError(message, still, retry_after_s=error.retry_after_s) from error
 
 

@@ -1,4 +1,4 @@
-"""The executor's error tree. Whether a driver call may be tried again stands in the type."""
+"""The executor's error tree. The type says whether a driver call may be tried again."""
 
 import re
 
@@ -26,7 +26,7 @@ class Refusal(Exception):  # noqa: N818 (the error trees begin above it)
 def brief(message: str) -> str:
     """The message with every long word, quoted text and list cut in its middle, in :data:`LONGEST_LINE` characters.
 
-    Its beginning says where the value stands, and its end what is allowed: both are kept.
+    Its beginning says where the value is, and its end what is allowed: both are kept.
     """
     first, last = _KEPT
     short = _LONG_VALUE.sub(lambda value: f"{value[0][:first]}…{value[0][-last:]}", message)
@@ -136,7 +136,7 @@ class NoGpuError(PermanentGpuError):
 
 
 class MigModeOffError(NoGpuError):
-    """The GPU is not in MIG mode, so that no GPU instance stands on it; the message says how to turn it on."""
+    """The GPU is not in MIG mode, so it has no GPU instances; the message says how to turn it on."""
 
 
 class GpuLostError(PermanentGpuError):
@@ -157,8 +157,8 @@ class DriverError(RetryableGpuError):
 
 
 class UnrecordedError(PermanentGpuError):
-    """An instance of ours stands that could not be written down, so that no later process knows it; it names it."""
+    """An instance of ours exists that could not be recorded, so no later process knows it; the message names it."""
 
 
 class TargetNotReachedError(PermanentGpuError):
-    """The GPU stands in part only as it was asked to; the message names what is missing, and why."""
+    """The GPU is only in part as it was asked to be; the message names what is missing, and why."""

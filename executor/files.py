@@ -153,6 +153,15 @@ def open_appended(path: Path) -> FileIO:
     return FileIO(_nameable(path), "a+", opener=_regular)
 
 
+def open_updated(path: Path) -> FileIO:
+    """The regular file at ``path``, made if there is none, unbuffered: for what is written at places in it.
+
+    Raises:
+        OSError: It is no regular file, or cannot be read and written; ``strerror`` says so in words.
+    """
+    return FileIO(_nameable(path), "r+", opener=lambda name, flags: _regular(name, flags | os.O_CREAT))
+
+
 def open_emptied(path: Path) -> FileIO:
     """The regular file at ``path``, emptied or made, unbuffered: for what is written anew in one call.
 
@@ -319,11 +328,11 @@ def has_more_values(text: str, most: int) -> bool:
     return False
 
 
-def write_whole(path: Path, raw: bytes) -> None:
+def write_whole(path: Path, raw: bytes, *, waits: bool = True) -> None:
     """Put a file of ``raw`` in the place of ``path``, with the permissions of the one that was there.
 
     It is written beside it, under another name, so that no half file is seen; if that fails, the earlier file is as
-    it was and nothing else is left behind.
+    it was and nothing else is left behind. ``waits`` is for the disk; without it a power cut may leave half a file.
 
     Raises:
         OSError: The disk is full or gone, or the folder is missing or may not be written to.
@@ -333,13 +342,15 @@ def write_whole(path: Path, raw: bytes) -> None:
         with beside.open("xb") as file:
             file.write(raw)
             file.flush()
-            os.fsync(file.fileno())  # or a crash soon after could leave the new name with nothing in it
+            if waits:
+                os.fsync(file.fileno())  # or a crash soon after could leave the new name with nothing in it
         if path.exists():
             shutil.copymode(path, beside)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    if waits:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -372,7 +383,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def summed(fields: Mapping[str, object]) -> bytes:
-    """The fields and their checksum, a CRC-32 of what stands before it, as an object.
+    """The fields and their checksum, a CRC-32 of what is before it, as an object.
 
     Raises:
         ValueError: A number is infinite or none, which JSON does not have.
@@ -388,7 +399,7 @@ _SUM_BYTES = len(b'"sum":"01234567"}')
 
 
 def without_sum(line: bytes) -> bytes:
-    """The object, as it stands in the line, that :func:`summed` gave its checksum.
+    """The object, as it is in the line, that :func:`summed` checksummed.
 
     Raises:
         ValueError: The checksum is not there, or does not match.

@@ -92,7 +92,7 @@ class FolderGpu(DriverGpu):
         return "any"
 
     def instances(self) -> tuple[GpuInstance, ...]:
-        """All instances of this cut that stand, sorted by placement; folders named otherwise are no instances.
+        """All instances of this cut, sorted by placement; folders named otherwise are no instances.
 
         Raises:
             DriverError: The system does not tell.
@@ -167,7 +167,7 @@ class FolderGpu(DriverGpu):
         """The living processes in the instance, sorted, whole or not.
 
         Raises:
-            OSError: It cannot be told.
+            OSError: The system does not say.
         """
 
     def _remove(self, folder: Path) -> None:

@@ -41,7 +41,7 @@ class ComputeInstance:
 
 @dataclass(frozen=True, slots=True)
 class GpuInstance:
-    """A GPU instance as it stands on a GPU, with its compute instance if it has one.
+    """A GPU instance on a GPU, with its compute instance if it has one.
 
     Attributes:
         gi_id: The driver's id, unique on the GPU while the instance lives and free for others after
@@ -81,7 +81,7 @@ class PartialChangeError(RetryableGpuError):
     """A call failed half way, and what it had done could not be undone.
 
     Attributes:
-        standing: The GPU instance that stands although it should not, or without its compute instance.
+        standing: The GPU instance that exists although it should not, or without its compute instance.
     """
 
     def __init__(self, message: str, standing: GpuInstance, *, retry_after_s: float | None = None) -> None:
@@ -90,7 +90,7 @@ class PartialChangeError(RetryableGpuError):
 
 
 class UnsureChangeError(RetryableGpuError):
-    """A call may have changed something, and nothing tells what of that which stands is ours: the next look may.
+    """A call may have changed something, and which instances are ours is unknown until the next look.
 
     Attributes:
         made_id: The GPU instance that the driver said this call has made, or made whole; ``None`` if it named none.
@@ -105,7 +105,7 @@ class Gpu(Protocol):
     """One GPU in MIG mode.
 
     A call blocks until the driver has finished. A call that raises has changed nothing, or has undone what it did;
-    where that failed, too, it raises :class:`~PartialChangeError`, which names what stands, or
+    where that failed, too, it raises :class:`~PartialChangeError`, which names what is left, or
     :class:`~UnsureChangeError` where that is not known, or may be another program's.
     """
 
@@ -122,7 +122,7 @@ class Gpu(Protocol):
         """The GPU's number, as in ``nvidia-smi -i``; ``nvmlDeviceGetIndex``."""
 
     def instances(self) -> tuple[GpuInstance, ...]:
-        """All GPU instances that stand on the GPU, sorted by placement.
+        """All GPU instances on the GPU, sorted by placement.
 
         ``nvidia-smi mig -lgi`` and ``nvidia-smi -L``; ``nvmlDeviceGetGpuInstances``, ``nvmlGpuInstanceGetInfo``
         and ``nvmlDeviceGetUUID`` of the MIG devices.
@@ -135,7 +135,7 @@ class Gpu(Protocol):
 
         Raises:
             GpuError: The driver does not answer.
-            MigModeOffError: MIG mode is off, so that nothing stands.
+            MigModeOffError: MIG mode is off, so there are no instances.
         """
 
     def create(self, placement: Placement) -> GpuInstance:

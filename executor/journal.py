@@ -3,12 +3,12 @@
 An instance is ours if its id, placement and UUID agree with what was written of it since the machine was booted: a
 driver's ids come again, and after a boot its UUIDs do, too. Half an instance, one without a compute instance, has no
 UUID: others may have made it where ours was, and may be about to finish it. So it is ours only to the controller that
-remembers making it, as long as that lives and sees it stand. What is *perhaps ours*, and not proven, is neither used
+remembers making it, as long as that lives and sees it. What is *perhaps ours*, and not proven, is neither used
 nor taken away; it is reported until it is adopted or gone.
 
 The file is appended to and synced, its folder, too, when it is made; one that has grown long is shortened when it is
 opened. Each line has its number and a checksum; one that was cut short at the end is left out. The layout that was
-last asked for stands there, too, so that it can be brought back. To look takes no lock.
+last asked for is there, too, so that it can be brought back. To look takes no lock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Intent:
         verb: What was to be done.
         placement: Where.
         gi_id: To which instance; ``None`` for a creation.
-        others: Ids that stood before a creation: whatever has one of them is not what was made.
+        others: Ids from before a creation; no instance with one of them is the new one.
     """
 
     verb: Verb
@@ -80,7 +80,7 @@ class Records:
     """
 
     def __init__(self, path: Path, boot: str | None = None) -> None:
-        """Nothing so far."""
+        """Nothing yet."""
         self.path, self.boot = path, boot
         self._written_boot: str | None = None
         self._n_lines = 0
@@ -92,7 +92,7 @@ class Records:
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Where what is recorded as ours stands: placements as text, in the order in which it was made."""
+        """The placements of our recorded instances, as text, in the order in which they were made."""
         return tuple(placement for placement, _ in self._made.values())
 
     def is_ours(self, instance: GpuInstance) -> bool:
@@ -130,7 +130,7 @@ class Records:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise self._damaged(number, str(error)) from None
         if not is_torn(tail):
-            raise self._damaged(len(lines) + 1, "more than a record stands on it")
+            raise self._damaged(len(lines) + 1, "more than a record is on it")
         self._n_lines = len(lines)
         if None not in (self._written_boot, self.boot) and self._written_boot != self.boot:
             self._forget_all()
@@ -138,7 +138,7 @@ class Records:
 
     def _damaged(self, line: int, what: str) -> JournalError:
         return JournalError(
-            f"{self.path} line {line}: not a record of ours: {what}; see what stands (migrator gpu list), delete the "
+            f"{self.path} line {line}: not a record of ours: {what}; see what is there (migrator gpu list), delete the "
             "file, then take over what is yours: migrator gpu apply LAYOUT --adopt, or migrator run … --adopt"
         )
 
@@ -189,7 +189,7 @@ def file_of(folder: Path, gpu_uuid: str) -> Path:
 
 
 def recorded(path: Path, boot: str | None = None) -> Records:
-    """What is written in the file by now, whichever process has it; nothing if there is none. It is not written to.
+    """The records in the file, whichever process holds it; nothing if there is none. The file stays as it is.
 
     Raises:
         JournalError: It cannot be read, or it is not ours.
@@ -265,7 +265,7 @@ class Journal(Records):
         self._add(Intent(verb, str(placement), gi_id, tuple(others)).record)
 
     def named(self, gi_id: int | None) -> None:
-        """The driver has said which instance the call that was begun made, but not what stands: we remember it."""
+        """Remember which instance the begun call made, where the driver has said that but does not list instances."""
         self._named = gi_id
 
     def disown(self, gi_id: int) -> None:
@@ -273,11 +273,11 @@ class Journal(Records):
         self._vouched.discard(gi_id)
 
     def named_in(self, standing: Iterable[GpuInstance]) -> GpuInstance | None:
-        """What of that which stands the call that was begun has made, by the driver's word."""
+        """Those of the instances that the begun call has made, by the driver's word."""
         return next((item for item in standing if item.gi_id == self._named and self._is_of_call(item)), None)
 
     def stands(self, instance: GpuInstance) -> None:
-        """Write that an instance of ours stands: made, repaired, adopted, or left half by a call that was refused."""
+        """Record an instance of ours: made, repaired, adopted, or left half by a call that was refused."""
         self._vouched.add(instance.gi_id)
         self._add(_record_of("stands", instance.gi_id, *_place_and_uuid(instance)))
 
@@ -291,10 +291,10 @@ class Journal(Records):
         self._add({"nothing": True})
 
     def settle(self, standing: Iterable[GpuInstance]) -> None:
-        """Make the journal agree with what stands: after any change, a crash, a reboot, or another program's change.
+        """Make the journal agree with the GPU: after any change, a crash, a reboot, or another program's change.
 
         What a call of this controller made, by the driver's word, becomes ours. Whatever else may be what it made is
-        written down as not proven. What is gone, or is another's by now, is forgotten.
+        written down as not proven. What is gone, or now another's, is forgotten.
         """
         instances = {item.gi_id: item for item in standing}
         for item in filter(self._is_of_call, instances.values()):  # at most one: no two have one place

@@ -5,7 +5,7 @@ configurations is kept anywhere, because the published ones contradict each othe
 set of placements that do not overlap in memory slices, whose compute slices fit the GPU, and that holds no profile more
 often than the driver allows. Idle slices are allowed.
 
-From one layout to another, a GPU instance that stands in both is never touched, so the processes in it run on. All
+From one layout to another, a GPU instance in both is never touched, so the processes in it run on. All
 destructions come before all creations, which makes every state on the way a layout: first subsets of the old one, then
 subsets of the new one. Creations run from large to small with explicit starts, because a driver left to choose puts
 small ones where a large one has to go.
@@ -205,7 +205,7 @@ class GpuModel:
         profiles: In the order of the catalogue file, smallest first.
         sm_total: SMs usable in MIG mode; ``None`` where unknown.
         notes: What the catalogue says of doubtful or missing values.
-        sources: Where the figures stand.
+        sources: Where the figures are from.
     """
 
     name: str

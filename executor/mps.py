@@ -4,7 +4,15 @@ The kernel knows no such instances: they are our records, and what they mean is 
 starts in them. They limit SMs, and what each process may allocate; they isolate nothing.
 
 The control daemon is of one GPU and one state folder: ours alone, with folders of its own. Without it CUDA does not
-refuse to start: it runs unshared, on all of the GPU. So the way into a share is told only while the daemon answers.
+refuse to start: it runs unshared, on all of the GPU. So the way into a share is known only while the daemon answers.
+
+A program begins in a share by its environment; a forked process has to enter at once, since it shows the environment of
+the program that it was forked from::
+
+    with MpsGpu(mps_cut("a100-80gb"), index=0, state=state) as gpu:
+        instance = gpu.create(gpu.model.placement("2m@0"))
+        worker = subprocess.Popen(command, env={**os.environ, **gpu.environment(instance.uuid)})
+        gpu.enter(instance.uuid, worker.pid)  # before CUDA starts in it; needed for forked workers only
 """
 
 from __future__ import annotations
@@ -21,7 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from executor.catalogue import gpu_model, mps_cut
-from executor.cuts import NO_ISOLATION, MpsCut
+from executor.cuts import NO_ISOLATION, MpsCut, in_hundredths
 from executor.discovery import card_name
 from executor.driver import CardFacts
 from executor.errors import (
@@ -70,8 +78,12 @@ class MpsGpu(FolderGpu):
     kept_as = "MPS shares"
     uuid_prefix = "MIG-MPS-"
 
-    def __init__(self, cut: MpsCut, index: int, state: Path, *, beside_others: bool = False) -> None:
+    def __init__(
+        self, cut: MpsCut, index: int, state: Path, *, beside_others: bool = False, in_parts: bool = False
+    ) -> None:
         """The GPU, cut; nothing is changed, and no daemon started.
+
+        ``in_parts`` it has instances of hundredths, which are apart from the cut's own.
 
         Raises:
             NoGpuError: No driver, no such GPU, it is no such card, or MPS cannot share it: its MIG mode is on, it is
@@ -87,6 +99,9 @@ class MpsGpu(FolderGpu):
         own = hashlib.sha256(facts.uuid.encode()).hexdigest()[:12]
         base = state.resolve() / f"mps-{own}"
         self.folder, self.files = base / "shares", Files()
+        if in_parts:
+            self.uuid, self.folder = f"{self.uuid}-parts", base / "parts"
+            self.model = in_hundredths(self.model)
         self.daemon = Daemon(base, facts.uuid, beside_others=beside_others)
 
     @property
@@ -119,7 +134,8 @@ class MpsGpu(FolderGpu):
         return {**self.daemon.environment, **limits}
 
     def _limits(self, profile: Profile) -> Mapping[str, str]:
-        limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(self.cut.percentage_of(profile))}
+        percentage = 100 * profile.compute_slices // self.model.compute_slices
+        limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percentage)}
         if self._memory_mib is not None and profile.memory_slices < self.model.memory_slices:
             most_mib = self._memory_mib * profile.memory_slices // self.model.memory_slices
             limits["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={most_mib}M"  # device 0 of the one that it sees
@@ -285,7 +301,7 @@ class Daemon:
         return tuple(sorted({pid for server in servers for pid in _numbers(self._ask(f"get_client_list {server}"))}))
 
     def quit(self) -> None:
-        """The daemon was told to go, if there is one; its logs stay.
+        """Stop the daemon, if there is one; its logs stay.
 
         Raises:
             NoGpuError: There is no such command.

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 def spelled_as(name: str, known: Iterable[str]) -> str:
     """The one of ``known`` that equals ``name`` but for the case of its letters; ``name`` itself where none does.
 
-    A name that is known as it stands comes back unchanged, also where another differs from it in case alone.
+    A known name comes back unchanged, also where another differs from it in case alone.
     """
     names = tuple(known)
     if name in names:

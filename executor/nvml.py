@@ -121,7 +121,7 @@ class NvmlGpu(DriverGpu):
 
         Raises:
             GpuError: It does not answer.
-            MigModeOffError: Its MIG mode is off, so that nothing stands.
+            MigModeOffError: Its MIG mode is off, so it has no instances.
         """
         with _SESSION:
             if self._is_lost:
@@ -169,7 +169,7 @@ class NvmlGpu(DriverGpu):
             has_any = True
 
     def _require_number(self) -> None:
-        """Refuse where another GPU has this one's number by now, as after a reset of both, or one that is gone.
+        """Refuse where another GPU now has this one's number, as after a reset of both, or one that is gone.
 
         Raises:
             NoGpuError: It has.
@@ -181,7 +181,7 @@ class NvmlGpu(DriverGpu):
             raise NoGpuError(f"GPU {self.index} is another one now: {uuid} where {self.uuid} was")
 
     def instances(self) -> tuple[GpuInstance, ...]:
-        """All GPU instances that stand on the GPU, ours or not, sorted by placement.
+        """All GPU instances on the GPU, ours or not, sorted by placement.
 
         Raises:
             GpuError: The driver does not answer.
@@ -297,7 +297,7 @@ class NvmlGpu(DriverGpu):
 
 @dataclass(frozen=True, slots=True)
 class _MigDevice:
-    """A compute instance in a GPU instance: its id there, the UUID, and both's compute slices where they are told."""
+    """A compute instance in a GPU instance: its id there, the UUID, and both's compute slices where NVML has them."""
 
     ci_id: int
     uuid: str

@@ -18,12 +18,12 @@ PROC = Path("/proc")
 """Where Linux shows its processes, and NVIDIA's driver what may be done."""
 
 _SHOWN = 60
-"""Characters of a command in a message; programs are told all of it."""
+"""Characters of a command in a message; programs get all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as far as it can be seen.
+    """What can be seen of a process.
 
     Attributes:
         pid: Its number, which is all that is known of one that is gone, or that another PID namespace hides.
@@ -73,7 +73,7 @@ def family_ticks(pid: int) -> int:
 
 
 def started_with(name: str, value: str) -> tuple[int, ...]:
-    """Living processes whose environment had the variable when their program began, as far as this user may look."""
+    """Living processes whose environment had the variable when their program began, if this user may see it."""
     wanted = f"{name}={value}"
     return tuple(pid for pid in _pids() if wanted in _variables(pid) and born(pid) is not None)
 
@@ -119,7 +119,7 @@ def mps_daemons() -> tuple[MpsDaemon, ...]:
 
 
 def gpu_process(pid: int) -> Process:
-    """The process that a driver gave this number, by name where it is seen to be that one.
+    """The process to which a driver refers by this number, by name where it is seen to be that one.
 
     In a container a driver may give the numbers of another PID namespace, which other processes have here. A
     process that computes on a GPU has its device files open; of one that visibly has not, only the number is known.
@@ -138,7 +138,7 @@ def python_command(module: str, function: str, *arguments: str) -> list[str]:
 
 
 def device_users() -> tuple[Process, ...]:
-    """The processes that have device files of NVIDIA's driver open, but for this one, as far as this user may look.
+    """The processes that have device files of NVIDIA's driver open, but for this one, if this user may see them.
 
     ``lsof /dev/nvidia*``.
     """
@@ -212,7 +212,7 @@ class Neighbour:
 def other_managers() -> tuple[Neighbour, ...]:
     """Programs on this node that would undo our layouts, or give our instances to others.
 
-    What hands devices out is known by what every device plugin has to do: it listens in the kubelet's folder for them.
+    A device plugin is recognised by what each has to do: it listens in the kubelet's folder.
     """
     return (*_neighbours(_MANAGERS), *_device_plugins())
 
@@ -357,7 +357,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def signal_at_end_of_parent(number: signal.Signals = signal.SIGKILL) -> None:
     """Have the kernel send this process the signal when the *thread* that started it ends; nothing but on Linux.
 
-    ``prctl(PR_SET_PDEATHSIG)``, which a fork does not hand on. A parent that has ended by now is not noticed: look
+    ``prctl(PR_SET_PDEATHSIG)``, which a fork does not hand on. A parent that has already ended is not noticed: look
     whether ``os.getppid()`` is still what it was.
 
     Raises:

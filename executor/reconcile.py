@@ -1,8 +1,8 @@
-"""From what stands on a GPU to what should: a decision by a pure function, and its effects, each call journalled.
+"""From what is on a GPU to what should be: a decision by a pure function, and its effects, each call journalled.
 
 ``instances()`` is the truth. What is ours and wanted stays untouched. What is ours and not wanted goes, before anything
-comes. What comes is made from large to small at explicit places. What is not ours is never touched, and whatever it is
-in the way of is told.
+comes. What comes is made from large to small at explicit places. What is not ours is never touched: a refusal names
+the placement that it blocks.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Decision:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything that is wanted stands, and nothing else of ours does."""
+        """Whether everything that is wanted exists, and nothing else of ours."""
         return not (self.repaired or self.destroyed or self.created or self.blocked)
 
 
@@ -116,7 +116,7 @@ class Undone:
         placement: Where.
         error: The last refusal.
         holders: The processes that hold the instance.
-        left: The instance that stands although it should not; ``None`` where nothing does.
+        left: The instance that exists although it should not; ``None`` where nothing does.
     """
 
     placement: Placement
@@ -145,7 +145,7 @@ class Outcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the target stands."""
+        """Whether the target is reached."""
         return not (self.undone or self.blocked)
 
 
@@ -179,7 +179,7 @@ class Wait:
 T = TypeVar("T")
 
 Steps = Generator[Call | Wait, GpuInstance | None, T]
-"""A change of what stands, one step after the other; its caller carries out each, and sends back what the call gave."""
+"""A change of instances, one step after the other; its caller carries out each, and sends back its result."""
 
 
 def carried_out(steps: Steps[T], clock: Clock) -> T:
@@ -204,7 +204,7 @@ def carried_out(steps: Steps[T], clock: Clock) -> T:
 
 
 class Users:
-    """Is told what becomes of instances during a change; these methods do nothing."""
+    """Receives what happens to instances during a change; these methods do nothing."""
 
     def left(self, instance: GpuInstance) -> None:
         """No process is to be in it from now on: it is about to be destroyed, or handed on."""
@@ -219,7 +219,7 @@ class Users:
         """It is created, or repaired, and whole."""
 
     def stuck(self, instance: GpuInstance) -> None:
-        """It will not go, or is still not whole; it stands as it is."""
+        """It will not go, or is still not whole; it stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Going:
 
 @dataclass(eq=False)
 class _Task:
-    """Something that a change has to do, with the attempts made at it so far.
+    """Something that a change has to do, with the attempts already made at it.
 
     Attributes:
         verb: What.
@@ -289,7 +289,7 @@ class Reconciler:
         self._patience = patience
 
     def settle(self) -> None:
-        """Make the journal agree with what stands, as after a crash or a reboot.
+        """Make the journal agree with the GPU, as after a crash or a reboot.
 
         Raises:
             GpuError: The driver does not answer.
@@ -305,7 +305,7 @@ class Reconciler:
         return decide(self._gpu.instances(), self._journal.is_ours, target)
 
     def adopt(self) -> tuple[GpuInstance, ...]:
-        """Take over every instance that stands; those that were not ours before.
+        """Take over every instance; those that were not ours before.
 
         Raises:
             GpuError: The driver does not answer.
@@ -319,7 +319,7 @@ class Reconciler:
         """Bring the GPU as near to ``target`` as it goes: kept instances and others' are untouched.
 
         Raises:
-            GpuError: The driver does not even say what stands.
+            GpuError: The driver does not even list instances.
         """
         self.look()
         decision = self.decision(target)
@@ -468,7 +468,7 @@ class Reconciler:
         return found
 
     def look(self) -> tuple[GpuInstance, ...]:
-        """What stands, with which the journal now agrees.
+        """The GPU's instances, with which the journal now agrees.
 
         Raises:
             GpuError: The driver does not answer.
@@ -480,7 +480,7 @@ class Reconciler:
         return standing
 
     def _own(self, instance: GpuInstance) -> GpuInstance | None:
-        """The instance as it stands now; ``None`` if it is gone, even if another program's has its id by now."""
+        """The instance as it is now; ``None`` if it is gone, even if another program's now has its id."""
         return next((i for i in self.look() if i.gi_id == instance.gi_id and self._journal.is_ours(i)), None)
 
     def _create(self, placement: Placement) -> GpuInstance:
@@ -512,7 +512,7 @@ class Reconciler:
         return self._written(made)
 
     def _written(self, made: GpuInstance) -> GpuInstance:
-        """The instance, of which is written that it stands.
+        """The instance, recorded as ours.
 
         Raises:
             OSError: That could not be; it is gone again.
@@ -562,7 +562,7 @@ class Reconciler:
     def _begun(
         self, verb: Verb, placement: Placement, gi_id: int | None = None, others: Iterable[int] = ()
     ) -> Iterator[None]:
-        """Write that a call is about to be made; if it fails, write what stands then, as far as that is known."""
+        """Write that a call is about to be made; if it fails, record what is then known to exist."""
         self._journal.begin(verb, placement, gi_id, others)
         try:
             yield

@@ -132,7 +132,7 @@ class SimGpu:
                 profile, or too few compute slices, are left.
             InvalidArgumentError: The GPU model has no such profile or start.
             DriverError: By a fault.
-            PartialChangeError: By a fault: it stands without its compute instance.
+            PartialChangeError: By a fault: it is left without its compute instance.
         """
         start_s = self._wait_for_driver()
         own = own_placement(self, placement)
@@ -154,7 +154,7 @@ class SimGpu:
             InUseError: Clients are attached, naming them; or by a fault, though no process is there.
             InstanceNotFoundError: There is no GPU instance of this id.
             DriverError: By a fault.
-            PartialChangeError: By a fault: it stands without its compute instance.
+            PartialChangeError: By a fault: it is left without its compute instance.
         """
         start_s = self._wait_for_driver()
         prefix = f"Unable to destroy GPU instance ID {gi_id:>2} from GPU {self.index:>2}"
@@ -302,7 +302,7 @@ class SimGpu:
         return self._luck.random() < share
 
     def _refused_destruction(self, instance: GpuInstance, prefix: str) -> RetryableGpuError | None:
-        """Why a fault refuses the destruction, which may have taken the compute instance by then."""
+        """Why a fault refuses the destruction, which may already have taken the compute instance."""
         gi_id = instance.gi_id
         if gi_id not in self._refuses_until_s:  # it was never asked to go before
             lasts_s = self._faults.in_use_s if self._is_hit(self._faults.in_use_share) else -math.inf
@@ -339,5 +339,5 @@ class SimGpu:
 def _refusal(kind: type[RetryableGpuError], message: str, half: GpuInstance | None) -> RetryableGpuError:
     if half is None:
         return kind(message)
-    message = f"{message}; {half.placement} stands without its compute instance"
+    message = f"{message}; {half.placement} is left without its compute instance"
     return PartialChangeError(message, half, retry_after_s=kind.RETRY_AFTER_S)

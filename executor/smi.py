@@ -80,7 +80,7 @@ class _Answer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the exit code is none of a failure: a corrupted infoROM is told of what has succeeded, too."""
+        """Whether the exit code is none of a failure: a corrupted infoROM is reported after successes, too."""
         if self.code == _INFOROM_CORRUPTED:
             return not any(line.startswith(_REFUSALS) for line in self.lines)
         return self.code == 0
@@ -111,7 +111,7 @@ class SmiGpu(NvmlGpu):
 
         Raises:
             GpuError: It does not answer, or another GPU has its number now.
-            MigModeOffError: Its MIG mode is off, so that nothing stands.
+            MigModeOffError: Its MIG mode is off, so it has no instances.
         """
         super().check()
         self._require_number()

@@ -1,12 +1,12 @@
 """Workers that start at once: forked from a warm process, the zygote, which has imported what is heavy beforehand.
 
-A controller holds a ``Zygote`` and asks it for workers; what becomes of them comes back as events, with times on the
+A controller holds a ``Zygote`` and asks it for workers; what happens to them comes back as events, with times on the
 clock that all processes of a machine share (``time.monotonic``). The zygote has one thread and knows nothing but
 forking, so that a fork is safe. A worker enters its share of a GPU or CPU when it is ready: loading is not slowed down.
 
 No process outlives the one that it works for: the kernel kills a worker when the zygote dies, the zygote when the
 controller does, ``kill -9`` included; and the zygote sees its connection close, too. A worker's own children are killed
-when it ends, as far as they stayed in its process group.
+when it ends, if they stayed in its process group.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Exited(Message, frozen=True):
         code: What it returned; ``None`` if a signal ended it.
         signal: What ended it: 9 also when the kernel had no memory left.
         error: The exception that it died of, in one line; empty if none.
-        was_asked: Whether it had been told to end.
+        was_asked: Whether it had been asked to end.
         at_s: When it was noticed.
     """
 
@@ -233,9 +233,9 @@ class Zygote:
         return name
 
     def stop(self, worker: str, limit_s: float = LIMIT_S) -> None:
-        """The worker is told to end (SIGTERM), and killed if it has not after ``limit_s``; nothing if it is gone.
+        """Ask the worker to end (SIGTERM), and kill it if it has not after ``limit_s``; nothing if it is gone.
 
-        To be told again brings the end nearer, and never puts it off.
+        Asking again brings the end nearer, and never puts it off.
 
         Raises:
             ZygoteError: The zygote is gone.
@@ -273,7 +273,7 @@ class Zygote:
         return tuple(found)
 
     def close(self, limit_s: float = LIMIT_S) -> None:
-        """Every worker is told to end, and killed after ``limit_s``; then the zygote is gone, too. Once is enough."""
+        """Ask every worker to end, kill it after ``limit_s``, then end the zygote, too. Once is enough."""
         if self._connection.fileno() < 0:
             return
         with suppress(ZygoteError):
@@ -466,7 +466,7 @@ def _become_worker(request: Start, parent: int, connection: socket.socket, error
         code = _call(request, Reporter(request.worker, connection))
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the controller is told, and this process ends
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the controller hears of it, and this process ends
         traceback.print_exc()
         text = " ".join("".join(traceback.format_exception_only(error)).split())
         os.write(error_fd, text.encode(errors="replace")[:4096])

@@ -56,7 +56,7 @@ SHARED = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Forecasts by the experts that were best so far, with calibrated spread.
+    """Forecasts by the experts that were best in the past, with calibrated spread.
 
     The history may have gaps (NaN) or be empty (:mod:`forecaster.auto`). An expert that raises, or whose answer is
     not one, is left out. Either is said in the forecast's ``method``, after the experts that weigh most.
@@ -95,7 +95,7 @@ class _Mixture:
         bands_rps: Quantiles of the steps to come, ``(L, H, n)``.
         said: Which expert weighs most, in words.
         failed: Which experts were left out and why, a phrase each.
-        level_steps: By tenant, over how many steps the level reaches that errors are told from.
+        level_steps: By tenant, over how many steps the level reaches that errors refer to.
     """
 
     def __init__(self, experts: tuple[Expert, ...], history_rps: FloatArray, n_steps: int) -> None:

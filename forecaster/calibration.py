@@ -7,12 +7,12 @@ quantile that would have been given is compared with what came, and its *offset*
 
 This is adaptive conformal inference (Gibbs and Candès, NeurIPS 2021) on quantiles instead of levels (the quantile
 tracking of Angelopoulos, Candès and Tibshirani, NeurIPS 2023): whatever comes, the share below goes to τ. Offsets are
-in units of the band's width, so that they hold at other levels of traffic. Origins that stand closer than a group of
+in units of the band's width, so that they hold at other levels of traffic. Origins closer than a group of
 leads is long tell nearly the same, so each counts for w = distance / length of the group, at most 1.
 
 **The horizon's total.** Each step's quantiles can be right while the total's are too narrow: the level wanders, and the
 bands of steps hardly show it. So whole sample paths are stretched until their totals spread as the totals of past
-errors did. The few horizons of a history tell that badly, and stand beside :data:`PRIOR_HORIZONS` others.
+errors did. The few horizons of a history show that badly, and count beside :data:`PRIOR_HORIZONS` others.
 
 **The late steps.** A history holds few outcomes at long leads, so offsets hardly move there, and bands stay too narrow.
 What is reported of late steps is therefore the stretched paths' spread, a little widened (:func:`widened`).
@@ -38,7 +38,7 @@ WHOLE_STEPS = 60
 """A step that begins so long after the origin, or later, shares all of what the total does not know."""
 
 LATE_STEPS, LATE_WIDENING = 200, 1.05
-"""By how much farther from the median quantiles stand in a step that ends so long after the origin, or later.
+"""By how much farther from the median quantiles are in a step that ends so long after the origin, or later.
 
 All three are fitted to the first two thirds of the traces.
 """

@@ -1,9 +1,9 @@
 """What experts say of one history at several of its moments, and how wrong that was.
 
-An *expert* looks at each tenant alone and gives quantiles, at the levels :data:`LEVELS`, of the steps after a moment,
+An *expert* looks at each tenant alone and returns quantiles, at the levels :data:`LEVELS`, of the steps after a moment,
 an *origin*: origin o is known by the steps before o. *Lead* h of an origin o is the step o + h. Asking an expert at
 past origins tells how good it has been on this history, because what it says at an origin depends on nothing after it.
-The simplest one stands here: :class:`RecentWindow`.
+The simplest one is here: :class:`RecentWindow`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ N_NEAR_GROUPS = 4
 
 
 class Expert(Protocol):
-    """Anything that gives quantiles of each tenant's next steps at several origins of one history."""
+    """Anything that returns quantiles of each tenant's next steps at several origins of one history."""
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class RecentWindow:
 
 
 def _quantiles_of_sorted(ordered: FloatArray) -> FloatArray:
-    """Quantiles of n values that stand in order, ``(n, m)`` → ``(L, m)``: the i-th is that of level (i + ½)/n."""
+    """Quantiles of n values in order, ``(n, m)`` → ``(L, m)``: the i-th is that of level (i + ½)/n."""
     n_values = len(ordered)
     place = np.clip(np.asarray(LEVELS) * n_values - 0.5, 0, n_values - 1)
     below = place.astype(np.int64)

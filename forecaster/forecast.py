@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 QUANTILE_LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-"""The quantiles that every forecaster gives, ascending; each has its opposite."""
+"""The quantiles that every forecaster returns, ascending; each has its opposite."""
 
 _ROUNDING = 1e-9
 """Relative, and in requests a second: far below what a forecast could mean, far above what rounding leaves."""

@@ -15,7 +15,7 @@ from forecaster.spread import checked_history, error_targets, forecast_from_erro
 class SeasonalNaive:
     """Repeats the last season, with the spread of its own past errors.
 
-    Horizons up to one season have the errors of one season ahead, the next season's those of two, and so on, as far as
+    Horizons up to one season have the errors of one season ahead, the next season's those of two, and so on, while
     the history reaches; horizons beyond share the farthest. A history of less than two seasons holds too few errors of
     the method itself: the spread is then that of half the history as the season.
 

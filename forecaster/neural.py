@@ -1,6 +1,6 @@
 """Learned forecasters: networks of neuralforecast, one for all tenants, fitted once on past arrivals.
 
-The network reads the last L steps of one tenant and gives quantiles of the next H. It works on square roots of rates
+The network reads the last L steps of one tenant and returns quantiles of the next H. It works on square roots of rates
 (whose spread hardly depends on the level), less their mean over the L steps and over their standard deviation; both
 transforms are monotone, so that quantiles stay quantiles. It is trained here, step by step, on random windows by the
 pinball loss. neuralforecast's own ``fit`` is not used: it keeps the last weights, not the best, cannot go on where it
@@ -8,7 +8,7 @@ was broken off, and its trainer writes into the working folder.
 
 Of the series' last fifth nothing is learned. It says which weights are best (the learning curve), and how far the
 quantiles can be trusted: for each window there, what came is turned into *normal scores*, the z at which the forecast's
-quantile function (linear in z between quantiles, and beyond the outermost) gives just that. Whole paths of scores are
+quantile function (linear in z between quantiles, and beyond the outermost) does just that. Whole paths of scores are
 kept. A forecast is what its quantile function makes of all of them: this corrects quantiles that are too narrow at some
 lead, and its paths hang together in time as real ones do. Tenants' paths are drawn apart from each other.
 
@@ -156,7 +156,7 @@ def fit(
     resume: bool = False,
     on_update: Callable[[int, Check | None], None] = lambda _update, _check: None,
 ) -> tuple[Check, ...]:
-    """Fit a model on all tenants of all series and save it in ``folder``; gives the learning curve.
+    """Fit a model on all tenants of all series and save it in ``folder``; returns the learning curve.
 
     Progress is saved at every check; with ``resume`` a folder that holds some is gone on with, and the network comes to
     the same weights as without a break. The weights kept are those with the least loss on the held-out part.

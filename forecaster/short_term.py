@@ -109,9 +109,9 @@ def sums_of(values: FloatArray) -> FloatArray:
 
 def past_means(sums: FloatArray, at: IntArray) -> FloatArray:
     """Means over the :data:`SPANS` before each moment, from :func:`sums_of` what is averaged: ``(F + 1, K, n)``."""
-    return np.stack(
-        [(sums[at] - sums[np.maximum(at - span, 0)]) / np.minimum(span, at)[:, np.newaxis] for span in SPANS]
-    )
+    spans = np.array(SPANS)[:, np.newaxis]
+    found: FloatArray = (sums[at] - sums[np.maximum(at - spans, 0)]) / np.minimum(spans, at)[:, :, np.newaxis]
+    return found
 
 
 def _features(sums: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -62,7 +62,7 @@ def forecast_from_errors(
 ) -> Forecast:
     """The forecast whose spread is that of the error paths.
 
-    Origins are drawn one from each of ``n_paths`` equal stretches of the history, so the paths' mean stands nearer to
+    Origins are drawn one from each of ``n_paths`` equal stretches of the history, so the paths' mean is nearer to
     ``mean_rps`` than that of independent draws; the paths' order is random.
 
     Shapes: point ``(H, n)``, errors ``(k, H, n)``.
@@ -94,7 +94,7 @@ def forecast_from_bands(
 ) -> Forecast:
     """The forecast of these bands, whose paths rise and fall as the error paths do.
 
-    At each step the path of origin i has the quantile of the level at which the i-th error stands among all origins'
+    At each step the path of origin i has the quantile of the level of the i-th error among all origins'
     errors of that step (Schaake shuffle: Clark et al., Journal of Hydrometeorology 5, 2004). So every step has its own
     spread, and steps and tenants hang together as they did. Then each path is stretched as a whole, such that its
     total's distance from the mean total grows as :func:`~forecaster.calibration.total_widening` asks. The quantiles go
@@ -114,7 +114,8 @@ def forecast_from_bands(
     levels = np.array(LEVELS)
     between = np.clip((share - levels[below]) / (levels[below + 1] - levels[below]), 0, 1)[:, np.newaxis, np.newaxis]
     values = bands_rps[below] + (bands_rps[below + 1] - bands_rps[below]) * between
-    ranks = errors_rps.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+    ranks = np.empty(errors_rps.shape, dtype=np.int64)
+    np.put_along_axis(ranks, errors_rps.argsort(axis=0, kind="stable"), np.arange(n_origins)[:, None, None], axis=0)
     outcomes_rps = np.take_along_axis(values, ranks, axis=0)
     totals = outcomes_rps.sum(axis=1, keepdims=True)
     mean = totals.mean(axis=0)

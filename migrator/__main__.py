@@ -16,7 +16,7 @@ ISOLATE = "install migrator-mig in an environment of its own (pipx, uv tool)"
 
 
 def main() -> None:
-    """Say in one line what stands in the place of a package of ours, if anything does, then run the command line."""
+    """Say in one line what takes the place of a package of ours, if anything does, then run the command line."""
     for problem in shadowed(Path(__file__).parent.parent):
         warn(f"{problem}; {ISOLATE}")
     try:
@@ -24,7 +24,7 @@ def main() -> None:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("migrator", *BESIDE):
             raise
-        complain(f"{error}: something else stands in the place of migrator's packages; {ISOLATE}")
+        complain(f"{error}: something else takes the place of migrator's packages; {ISOLATE}")
         sys.exit(1)
     run()
 

@@ -19,7 +19,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from migrator.commands.running import OnGpu, begin, warn_of_slow_plans
+from migrator.commands.running import OnGpu, begin
 from migrator.comparison.matches import Fairness, MatchScore, matches_of, score_of, told_apart, with_hindsight
 from migrator.config.reading import read_config
 from migrator.config.sections import Config
@@ -33,6 +33,7 @@ from migrator.log.changes import changes_in
 from migrator.log.records import WindowFinished
 from migrator.log.report import Report, report_of
 from migrator.log.runlog import ReadLog, read_log
+from migrator.log.slow_plans import slow_plans
 from migrator.terminal.console import warn_of
 from migrator.terminal.parallel import Processes
 from migrator.terminal.signals import Interruption, exit_code, interruptible
@@ -85,7 +86,7 @@ def _as_yaml(key: str, value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, default=_plain)
     except (TypeError, ValueError):
-        raise ConfigError(f"--set {key}: {value!r} cannot stand in a config") from None
+        raise ConfigError(f"--set {key}: {value!r} cannot be in a config") from None
     return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
 
 
@@ -133,7 +134,7 @@ class Run:
         )
 
     def seconds(self) -> Table:
-        """A row for each second that is counted, and tenant: what became of the requests that arrived in it.
+        """A row for each second that is counted, and tenant: the outcomes of the requests that arrived in it.
 
         ``goodput`` are those that were answered in time and right; ``None`` where nobody knows what is right.
         """
@@ -215,7 +216,8 @@ def run(
         )
     assert folder is not None
     found = Run(folder)
-    warn_of_slow_plans(found.log)
+    told = slow_plans(found.log)
+    warn_of(() if told is None else (told,))
     return found
 
 
@@ -232,7 +234,7 @@ def _exits_in_order() -> Iterator[None]:
 
 
 def load_run(folder: str | Path) -> Run:
-    """A run that was carried out before, or is being carried out: what its log holds by now.
+    """A run that was carried out before, or is being carried out: what its log holds now.
 
     Raises:
         LogError: There is no log of ours, or a damaged one.
@@ -318,7 +320,7 @@ class Comparison:
     """Several policies on the same requests, simulated.
 
     Attributes:
-        scores: What came of each policy on each segment.
+        scores: Of each policy on each segment.
     """
 
     scores: tuple[MatchScore, ...]

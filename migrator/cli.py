@@ -21,7 +21,7 @@ from executor.errors import ExecutorError
 from executor.files import LIMIT
 from migrator import __version__
 from migrator.commands.options import LONGEST_NAME
-from migrator.commands.verbs import VERBS, group_of, help_without_verb
+from migrator.commands.verbs import VERBS, Verbs, group_of, help_without_verb
 from migrator.errors import ExitCode, MigratorError, exit_code_of
 from migrator.terminal.console import complain, let_streams_take_any_text, note
 from migrator.terminal.signals import exit_code, interruptible
@@ -32,6 +32,7 @@ def command_line() -> TyperGroup:
     """The program, with all of its verbs."""
     app = typer.Typer(
         name="migrator",
+        cls=Verbs,
         invoke_without_command=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode="rich",
@@ -109,6 +110,8 @@ def _cause(error: BaseException) -> BaseException:
 
 def _report(error: BaseException) -> int:
     """Report an error in one line and return its exit code."""
+    if isinstance(error, SystemExit):  # by which typer ends a completion, or its installation
+        return int(error.code or 0)
     if _is_usage(error):
         complain(_usage(error))
         return ExitCode.BAD_INPUT

@@ -39,8 +39,12 @@ class LiveError(MigratorError):
     """A live run cannot begin or go on: a process that it needs is gone, or does not do its work."""
 
 
+class AgentError(MigratorError):
+    """A cluster's agent or coordinator cannot be begun, or does not answer."""
+
+
 class StoppedError(MigratorError):
-    """The program that asked for the work has stopped it, by the event that it gave."""
+    """The program that asked for the work has stopped it, by its event."""
 
 
 class LogError(MigratorError):
@@ -72,7 +76,7 @@ _CODES = (
     (InfeasibleError, ExitCode.INFEASIBLE),
     (MissedGoalError, ExitCode.GOAL_MISSED),
     (OutputError | LiveError | ZygoteError, ExitCode.FAILED),
-    (GpuError, ExitCode.DEVICE_ERROR),
+    (GpuError | AgentError, ExitCode.DEVICE_ERROR),
     (MigratorError | PlannerError | WorkloadError | ExecutorError, ExitCode.BAD_INPUT),
 )
 """By kind of error; the first that fits."""

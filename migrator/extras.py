@@ -32,6 +32,7 @@ EXTRAS: Mapping[str, Extra] = {
     "neural": Extra(("neuralforecast", "safetensors", "torch"), "networks that forecast"),
     "nvml": Extra(("pynvml",), "a real GPU"),
     "plot": Extra(("plotly", "jinja2"), "--plot"),
+    "ray": Extra(("ray",), "a cluster on several nodes"),
 }
 """By name; gurobi is among the planner's solvers."""
 

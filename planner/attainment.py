@@ -1,4 +1,4 @@
-"""Floors of in-time answers: what they ask of each step or of the window, and what a plan gives.
+"""Floors of in-time answers: what they ask of each step or of the window, and what a plan promises.
 
 T, A and q are those of :mod:`planner.problem`. Per window a plan needs Σ_s T ≥ q · Σ_s A + due. Per step it needs
 T ≥ q · A in every step that *binds*: in which some decision can meet the floor. In ``paper``, and in ``physical``
@@ -25,7 +25,7 @@ from planner.problem import FLOOR_TOLERANCE, AttainmentFloor, GainTable, Per, Pr
 
 @dataclass(frozen=True, slots=True)
 class Attainment:
-    """What a plan gives one tenant in time, beside what its floor asks for.
+    """What a plan promises one tenant in time, beside what its floor asks for.
 
     Attributes:
         tenant: Its name.
@@ -127,7 +127,7 @@ def least_by_step(problem: Problem, tenant: TenantTerms, table: GainTable) -> Fl
 
 
 def attainments(problem: Problem, plan: MigPlan) -> tuple[Attainment, ...]:
-    """What a plan that keeps the other rules gives every tenant, in the problem's order."""
+    """What a plan that keeps the other rules promises every tenant, in the problem's order."""
     return tuple(map(_attainment, courses(problem, plan)))
 
 

@@ -15,14 +15,18 @@ _SECONDS = (1.0, 6.0, 11.0, 15.0, 16.0, 18.0, 20.0)
 """What planning a window of 200 steps takes at most for one, two … tenants; ``planning_time_s`` says of what."""
 
 
-def planning_time_s(n_tenants: int, n_steps: int) -> float:
+_DOUBLE_MEMORY = 1.8
+"""By which factor proofs take longer where the 1g with double memory may be held, too: 10.7 s instead of 6 at most."""
+
+
+def planning_time_s(n_tenants: int, n_steps: int, *, has_double_memory: bool = False) -> float:
     """Seconds that planning a window takes at most with the default budget of a run: whole ones, at least 1.
 
     No solve of ``python -m benchmarks.speed.planner --run`` takes longer on one core, with gain tables and the check of
     the plan; from three tenants on they take half to two thirds of it. ``docs/planner.md`` has the figures. In
     proportion to the steps. Seven tenants are extrapolated.
     """
-    at_200_steps = _SECONDS[min(n_tenants, len(_SECONDS)) - 1]
+    at_200_steps = _SECONDS[min(n_tenants, len(_SECONDS)) - 1] * (_DOUBLE_MEMORY if has_double_memory else 1.0)
     return float(max(1, math.ceil(at_200_steps * n_steps / 200 - 1e-9)))
 
 

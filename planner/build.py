@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
-from executor.mig import GpuModel, Variant
+from executor.mig import GpuModel, Placement, Variant
 from forecaster.forecast import Forecast
 from planner.arrays import Floats
 from planner.gains import carry_over_gains
@@ -62,7 +62,7 @@ class WarmUps:
     """Seconds from the beginning of a change until what it starts serves, as a window is planned with.
 
     Attributes:
-        switch_s: Until a new instance stands: the last batch drained, the driver's calls made one after the other.
+        switch_s: Until a new instance exists: the last batch drained, the driver's calls made one after the other.
         start_s: By tenant, from then until its worker serves,
         training_start_s: or trains.
         pool_start_s: By the names of a pool's members, until all their workers serve, where that is known.
@@ -84,7 +84,7 @@ class WarmUps:
 
 @dataclass(frozen=True, slots=True)
 class PoolTerms:
-    """Tenants that hold instances together in a window, and what comes of it.
+    """Tenants that share instances in a window, with their rates and overhead.
 
     Attributes:
         members: Their names, in the tenants' order; two or more.
@@ -158,6 +158,7 @@ def window_problem(
     unavailable: Sequence[Unavailable] = (),
     risk: float = 0.0,
     pools: Sequence[PoolTerms] = (),
+    layout: Sequence[Placement] = (),
 ) -> Problem:
     """The problem of one window in which the tenants of each of ``pools`` hold instances together.
 
@@ -181,6 +182,7 @@ def window_problem(
         initial=initial,
         unavailable=tuple(unavailable),
         pools=tuple(Pool(pool.members, pool.planned_rps, pool.start_s) for pool in pools),
+        layout=tuple(layout),
     )
     return _with_gains(problem, tenants, forecast, risk, pools)
 

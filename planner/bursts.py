@@ -1,4 +1,4 @@
-"""A floor under bursts: a plan that may lose much to a layout that stays gives way to it.
+"""A floor under bursts: a layout that stays replaces a plan that may lose much more.
 
 A plan is best on average over the forecast's paths. Where arrivals come that no path foresaw, a layout that was cut to
 the expected ones may serve them badly, while a fixed one would have done. So a plan is held against the best layout

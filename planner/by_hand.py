@@ -1,4 +1,52 @@
-"""A plan from lifetimes that were decided elsewhere: what they are worth, and all else that a plan says of itself."""
+"""A plan from lifetimes that were decided elsewhere: what they are worth, and all else that a plan says of itself.
+
+Saved as ``by_hand.py``, this is a policy for ``migrator run quickstart.yaml --policy by_hand.py``::
+
+    # Holds a large instance for one tenant and a small one for the other; a third place retrains both, then serves.
+
+    from dataclasses import dataclass
+
+    from planner.by_hand import inference, plan_of, retraining
+    from planner.plan import MigPlan
+    from planner.policies.policy import Knows, Policy, Window
+
+
+    @dataclass(frozen=True)
+    class ByHand(Policy):
+        name: str = "by-hand"
+        knows: Knows = Knows.FORECAST
+
+        def plan(self, window: Window) -> MigPlan:
+            problem = window.problem  # steps, tenants, their arrivals, capabilities and retrainings, what is held now
+            vision, language = problem.tenants
+            large, small, spare = map(
+                problem.gpu.placement, ("3g.40gb@4", "2g.20gb@0", "2g.20gb@2")
+            )  # profile@memory slice
+            lifetimes = [inference(problem, vision, large), inference(problem, language, small)]
+
+            # The window before has left the spare place to language: take it back as soon as the held set may change.
+            step = 0
+            state = problem.physical_initial  # None in window 0, whose first layout is free
+            if state is not None and (spare, language.name) in [(item.placement, item.tenant) for item in state.held]:
+                step = state.next_epoch_step
+                if step > 0:
+                    lifetimes.append(inference(problem, language, spare, 0, step))
+
+            # Both retrain there, one after the other; their start and end are no changes of the held set.
+            for tenant in problem.tenants:
+                if tenant.options:  # none in a window without a retraining
+                    lifetimes.append(retraining(problem, tenant, spare, step))
+                    step = lifetimes[-1].end_step
+
+            # Then language serves from it as well: an epoch, at least Ω steps after the one before.
+            step = max(step, problem.epoch_steps if state is None else state.next_epoch_step + problem.epoch_steps)
+            if step < problem.n_steps:
+                lifetimes.append(inference(problem, language, spare, step))
+            return plan_of(problem, lifetimes, self.name)
+
+
+    POLICY = ByHand
+"""
 
 from __future__ import annotations
 
@@ -17,7 +65,7 @@ def inference(
 ) -> Lifetime:
     """An instance that the tenant's inference, or its pool's, holds from ``create_step``, by default to the end.
 
-    It serves when it is warm: at once where the first layout is free, from when it was promised where it stands
+    It serves when it is warm: at once where the first layout is free, from when it was promised where it is there
     already, else Ω[m] steps after its creation.
     """
     owner = problem.owner(problem.holder_of[problem.tenant_names.index(tenant.name)])

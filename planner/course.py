@@ -59,7 +59,7 @@ class Course:
         )
         for item in self.loans:
             counts[item.serve_step : item.end_step, self.problem.profile_names.index(item.placement.profile.name)] -= 1
-        return counts
+        return np.maximum(counts, 0)
 
     @cached_property
     def has_changed(self) -> Bools:
@@ -122,7 +122,7 @@ class Course:
         return counts
 
     def _of_step(self, settled: Floats, changed: Floats | None, *levels: Int64s) -> Floats:
-        """What stands in a gain table for what serves in each step."""
+        """The gain table's entry for what serves in each step."""
         at = (*levels, np.arange(self.problem.n_steps), column_of(self.problem, self.table, self.serving))
         values: Floats = settled[at]
         return values if changed is None else np.where(self.has_changed, changed[at], values)

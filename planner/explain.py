@@ -1,9 +1,12 @@
-"""Why a plan holds what it holds in a step: that layout against every other that could stand in its place.
+"""Why a plan holds what it holds in a step: that layout against every other that could take its place.
 
 A *stretch* is a range of steps over which what inference holds does not change. Another layout is
 put in its place, from the step asked about to the stretch's end, while the rest of the plan stays as
 it is: the retrainings, what was held before, what is held after. What that would have earned once
 everything serves, and what the changes into it and out of it would have cost, says why it was not chosen.
+
+Beside a layout that the problem sets there is no other to put in its place. There the loans are explained: each against
+the plan without it, all else as it is.
 
 In ``physical`` two epochs are at least Ω steps apart. Where the step asked about lies closer than that to
 the stretch's beginning or end, the layout is exchanged over the whole stretch.
@@ -12,7 +15,7 @@ the stretch's beginning or end, the layout is exchanged over the whole stretch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from operator import mul, sub
 
@@ -24,7 +27,7 @@ from planner.course import Course, Holding, courses, held_by_step, in_order
 from planner.engines.physical.held_sets import HeldSets
 from planner.errors import ProblemError
 from planner.gains import carried_over_in_turn, order_of_service
-from planner.plan import MigPlan
+from planner.plan import Lifetime, MigPlan, salvage_of
 from planner.problem import Problem, Reconfiguration
 
 HELD, BEFORE, AFTER = "held", "before", "after"
@@ -77,6 +80,36 @@ class PoolStep:
 
 
 @dataclass(frozen=True, slots=True)
+class LoanWorth:
+    """What a loan costs and wins, against the plan without it; goodput in requests.
+
+    Attributes:
+        tenant: Whose retraining it is for.
+        option: By which option; ``None`` where it ran as the window began.
+        placement: What is lent.
+        create_step: Its trainer starts here, beside those who serve, or ran before.
+        serve_step: It serves nobody from here on.
+        end_step: It serves all again from here on.
+        meanwhile: By tenant, in the problem's order, what is more earned while it is lent; less where negative.
+        later: What all earn more in the other steps, and beyond the window by salvage.
+    """
+
+    tenant: str
+    option: str | None
+    placement: str
+    create_step: int
+    serve_step: int
+    end_step: int
+    meanwhile: tuple[float, ...]
+    later: float
+
+    @property
+    def net(self) -> float:
+        """What the plan wins by it."""
+        return sum(self.meanwhile) + self.later
+
+
+@dataclass(frozen=True, slots=True)
 class LayoutChoice:
     """One layout in the stretch; all figures are expected goodput in requests, over all tenants.
 
@@ -115,6 +148,7 @@ class Explanation:
         n_compared: How many layouts that differ in what tenants hold were compared.
         reason: Why the plan stays or changes, in a sentence or two.
         pools: What sharing is worth in the step itself, by pool.
+        loans: All of the plan, in order.
     """
 
     step: int
@@ -126,6 +160,7 @@ class Explanation:
     n_compared: int
     reason: str
     pools: tuple[PoolStep, ...] = ()
+    loans: tuple[LoanWorth, ...] = ()
 
 
 def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_ALTERNATIVES) -> Explanation:
@@ -138,15 +173,15 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
         n_alternatives: How many of the best alternatives are listed.
 
     Raises:
-        ProblemError: The window has no such step, the plan holds nothing, or the problem gives the layout.
+        ProblemError: The window has no such step, or the plan holds nothing.
     """
     if not plan.status.has_plan:
         raise ProblemError(f"nothing to explain: the status is {plan.status}")
-    if problem.layout:
-        raise ProblemError("nothing to explain: the problem gives the layout, and no other could stand in its place")
     if not 0 <= step < problem.n_steps:
         raise ProblemError(f"step is {step}; the window has steps 0 to {problem.n_steps - 1}")
     own = courses(problem, plan)
+    if problem.layout:
+        return _beside_one_layout(problem, plan, own, step)
     stretch = _stretch(problem, own, step)
     layouts = _Layouts(problem, own, stretch, step)
     held, others = layouts.choice(layouts.roles[HELD]), tuple(map(layouts.choice, layouts.listed(n_alternatives)))
@@ -160,6 +195,64 @@ def explain(problem: Problem, plan: MigPlan, step: int, n_alternatives: int = N_
         n_compared=len(np.unique(layouts.columns, axis=0)),
         reason=_reason(problem, plan, stretch, layouts, held, others),
         pools=tuple(_pool_step(problem, own, members, step) for members in problem.partition if len(members) > 1),
+    )
+
+
+def _beside_one_layout(problem: Problem, plan: MigPlan, own: Sequence[Course], step: int) -> Explanation:
+    """The loans of a plan, and what they leave to serve in the step; no other layout could take its place."""
+    worth = tuple(_loan_worth(problem, plan, own, item) for item in plan.lifetimes if item.lent)
+    by_tenant = [[item for item in course.lifetimes if item.is_inference] for course in own]
+    holds = (
+        tuple(str(item.placement) for item in items if item.create_step <= step < item.end_step) for items in by_tenant
+    )
+    earned = np.sum([course.goodput for course in own], axis=0)
+    return Explanation(
+        step=step,
+        from_step=0,
+        to_step=problem.n_steps,
+        tenants=tuple(_tenant_step(course, step) for course in own),
+        held=LayoutChoice((HELD,), tuple(holds), float(earned[step]), float(earned.sum()), 0.0),
+        alternatives=(),
+        n_compared=0,
+        reason=_what_is_lent(worth, step),
+        pools=tuple(_pool_step(problem, own, members, step) for members in problem.partition if len(members) > 1),
+        loans=tuple(sorted(worth, key=lambda one: one.create_step)),
+    )
+
+
+def _loan_worth(problem: Problem, plan: MigPlan, own: Sequence[Course], loan: Lifetime) -> LoanWorth:
+    """The loan against the plan without it: its tenant is not retrained, and all go on being served there."""
+    kept = tuple(item for item in plan.lifetimes if item is not loan)
+    more = [
+        course.goodput - other.goodput
+        for course, other in zip(own, courses(problem, replace(plan, lifetimes=kept)), strict=True)
+    ]
+    meanwhile = tuple(float(gained[loan.serve_step : loan.end_step].sum()) for gained in more)
+    salvage = salvage_of(problem, (), plan.lifetimes) - salvage_of(problem, (), kept)
+    return LoanWorth(
+        tenant=loan.owner.tenant,
+        option=loan.option,
+        placement=str(loan.placement),
+        create_step=loan.create_step,
+        serve_step=loan.serve_step,
+        end_step=loan.end_step,
+        meanwhile=meanwhile,
+        later=sum(float(gained.sum()) for gained in more) - sum(meanwhile) + salvage,
+    )
+
+
+def _what_is_lent(loans: Sequence[LoanWorth], step: int) -> str:
+    now = next((one for one in loans if one.create_step <= step < one.end_step), None)
+    if now is None:
+        later = min((one.create_step for one in loans if one.create_step > step), default=None)
+        then = "and no loan begins later" if later is None else f"and the next loan's trainer starts at step {later}"
+        return f"Nothing is lent: the whole layout serves, {then}."
+    who = f"{now.placement} to {now.tenant}"
+    if step < now.serve_step:
+        return f"The trainer for the loan of {who} starts; the whole layout serves until step {now.serve_step}."
+    return (
+        f"The loan of {who} takes {-sum(now.meanwhile):,.2f} requests while the rest of the layout serves all, "
+        f"until step {now.end_step}, and wins {now.later:,.2f} in the other steps and beyond the window."
     )
 
 

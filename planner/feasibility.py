@@ -1,4 +1,4 @@
-"""Why a problem has no plan, as far as counts alone show it, without its loads.
+"""Why counts alone show that a problem, without its loads, has no plan.
 
 For ``paper`` the answer is exact: per-step feasibility depends on nothing but which retrainings
 run, so a schedule exists iff one exists in which every retraining starts as early as those placed
@@ -115,7 +115,7 @@ class _Search:
             beside = [name for begin, end, name in spans if begin <= step < end]
             return multiset_of(problem, [profile, *beside]) in self._room[problem.unavailable_in(step, step + 1)]
 
-        # A start earlier by one step meets something that has ended by then: a retraining, or others' instances.
+        # A start earlier by one step meets something that has just ended: a retraining, or others' instances.
         for start in sorted(begins | {end for _, end, _ in spans}):
             steps = {start, *(step for step in moments if start < step < start + n_steps)}
             if start + n_steps <= problem.n_steps and all(map(fits, steps)):

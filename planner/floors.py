@@ -14,8 +14,8 @@ all goodput: so the search ends beside the plan that lacks least where none keep
 best are found only in part (``_Search._splice``), so a gap may remain.
 Source: Kelley, "The cutting-plane method for solving convex programs", 1960.
 
-**Within a cost.** Where plans may miss floors, what floors cost is limited. Of the plans whose objective is at most so
-far below the best one's without floors, the one is looked for that lacks fewest requests in time. That is a problem of
+**Within a cost.** Where plans may miss floors, what floors cost is limited. Of the plans that near the best one without
+floors, it seeks the one that lacks fewest requests in time. That is a problem of
 the same kind, with lines in one multiplier more: the price of the objective in lacking requests. Its λ are between 0
 and 1, a request that lacks of a floor per step counts 1, and all are divided by the price to pose it. Of plans that are
 worth the same, one within the cost and one beyond it, there is one on the way from the one to the other (``_splice``).
@@ -24,7 +24,7 @@ The search needs plans and no proofs. One solve at its end proves: that no plan 
 a bound at the last λ; where none was found, that none answers enough requests in time, whatever it earns; where the
 plan taken misses floors, that no plan at all is worth more.
 
-Work limits are divided over the solves by fixed shares, so that the same problem gives the same plan.
+Work limits are divided over the solves by fixed shares, so the same problem has the same plan.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def solve_with_floors(
         takes_gains: Whether the engine takes gain tables. Otherwise it is asked once, without floors, and its plan
             is returned if it happens to keep them.
         costs_at_most: What floors may cost, in hundredths of the requests that arrive, weighted as goodput is. Of the
-            plans whose objective is at most so far below the best one's without floors, the one that lacks fewest
+            plans within that distance of the best one without floors, the one that lacks fewest
             requests is returned, of equals the one worth most: ``missed`` says what it lacks, ``floor_costs`` what it
             costs. One that misses floors has a bound on all plans. ``None``: a plan that misses a floor is none.
 
@@ -149,7 +149,7 @@ def _allowed(problem: Problem, costs_at_most: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A plan, what it is worth with its salvage, what it gives in time, and the multipliers at which it was found."""
+    """A plan, what it is worth with its salvage, what it promises in time, and the multipliers that found it."""
 
     plan: MigPlan
     goodput: float
@@ -444,7 +444,7 @@ class _SharedBudget:
         return working_s() < self._end_s and (self._budget.proves or not proves)
 
     def slice(self, *, proves: bool) -> Budget:
-        """What one solve of the search may spend, or the proof: all that is left."""
+        """What one solve of the search may spend; the proof may spend all that is left."""
         n_nodes, limit_s = self._n_nodes, self._budget.time_limit_s
         share = self._share_left if proves else SHARE * (self._share_left - PROOF)
         self._share_left -= share

@@ -1,17 +1,19 @@
 """What all tenants of a problem with one layout hold, step by step, and which of it may be lent to retrainings.
 
-The layout stands from the first step at which it can: at once where the first layout is free, else from the first
-epoch on. What stands already stays. A loan takes an instance from every tenant from its ``serve_step`` to its end; its
+The layout is there from the first step at which it can be: at once where the first layout is free, else from the first
+epoch on. What exists already stays. A loan takes an instance from every tenant from its ``serve_step`` to its end; its
 trainer starts Ω_r steps before, beside the processes that serve. One runs at a time, the others go on with the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 
 from executor.mig import Placement
 from planner.plan import Infeasibility, Lifetime, Rule
-from planner.problem import Owner, Problem, Task
+from planner.problem import Owner, Problem, Task, TenantTerms
 
 
 def standing_lifetimes(problem: Problem) -> tuple[Lifetime, ...]:
@@ -49,8 +51,25 @@ def may_be_lent(problem: Problem, placement: Placement) -> bool:
     return all(any(profile.is_at_least(own) for profile in rest) for own in least)
 
 
+def without_loans_on(problem: Problem, refused: Mapping[str, Container[str]]) -> Problem:
+    """The problem in which no tenant retrains on the profiles that are refused to it; the same where none are."""
+    if not any(name in own for own in refused.values() for name in {place.profile.name for place in problem.layout}):
+        return problem
+    tenants = (
+        replace(
+            tenant,
+            options=tuple(
+                replace(one, time_s={name: s for name, s in one.time_s.items() if name not in refused[tenant.name]})
+                for one in tenant.options
+            ),
+        )
+        for tenant in problem.tenants
+    )
+    return replace(problem, tenants=tuple(tenants))
+
+
 def without_layout_for(problem: Problem) -> Iterator[Infeasibility]:
-    """Why a problem with a layout has no plan, as far as the layout alone shows it."""
+    """Why the layout alone shows that a problem with one has no plan."""
     for tenant in problem.tenants:
         rates, least = problem.capability_rps(tenant), problem.gpu.profile(tenant.min_profile)
         for placement in dict.fromkeys((*problem.layout, *(item.placement for item in standing_lifetimes(problem)))):
@@ -65,25 +84,33 @@ def without_layout_for(problem: Problem) -> Iterator[Infeasibility]:
         problem.is_ours(item.placement, item.create_step, item.end_step) for item in standing_lifetimes(problem)
     ):
         yield Infeasibility(None, Rule.LAYOUT, "the layout lies on memory slices that are not ours")
-    for tenant in problem.tenants:
-        running = any(run.tenant == tenant.name for run in problem.opening.retrainings)
-        if tenant.must_retrain and not running and not _has_room(problem, tenant.name):
+    running = {run.tenant for run in problem.opening.retrainings}
+    needed = [own for own in problem.tenants if own.must_retrain and own.name not in running]
+    for tenant in needed:
+        if _least_steps(problem, tenant) > problem.n_steps - loans_from(problem):
             shown = ", ".join(map(str, problem.layout))
             text = (
                 f"its retraining fits no loan: of {shown}, none that it can run on leaves every tenant what it needs "
                 f"for as long as it takes, from step {loans_from(problem)} to {problem.n_steps}"
             )
             yield Infeasibility(tenant.name, Rule.RETRAINING, text)
+            return
+    takes = {own.name: _least_steps(problem, own) for own in needed}
+    if takes and sum(takes.values()) > problem.n_steps - loans_from(problem):
+        longest = max(takes, key=lambda name: takes[name])
+        text = "there is no time for all required retrainings one after the other"
+        yield Infeasibility(longest, Rule.RETRAINING, text)
 
 
-def _has_room(problem: Problem, name: str) -> bool:
-    tenant, first = problem.tenant(name), loans_from(problem)
-    return any(
-        first + problem.occupied_steps(tenant, option, placement.profile.name) <= problem.n_steps
+def _least_steps(problem: Problem, tenant: TenantTerms) -> float:
+    """How long a loan for the tenant's retraining lasts at least; infinite where there is none."""
+    steps = (
+        problem.occupied_steps(tenant, option, placement.profile.name)
         for option in tenant.options
         for placement in problem.layout
         if placement.profile.name in option.time_s and may_be_lent(problem, placement)
     )
+    return min(steps, default=math.inf)
 
 
 def loan(problem: Problem, name: str, option: str, placement: Placement, start_step: int) -> Lifetime:

@@ -40,7 +40,7 @@ def level_changes(problem: Problem, tenant: TenantTerms, level: int, profile: st
 def changes_until(
     problem: Problem, tenant: TenantTerms, level: int, profile: str, end_step: int
 ) -> tuple[LevelChange, ...]:
-    """The same of one that ends before ``end_step``, in steps of the window, as far as they are in it.
+    """The same of one that ends before ``end_step``, in steps of the window; only those in it.
 
     On a profile that its option does not offer it has no checkpoints.
     """
@@ -53,7 +53,7 @@ def changes_until(
 
 
 def running_changes(problem: Problem, tenant: TenantTerms, profile: str, end_step: int) -> tuple[LevelChange, ...]:
-    """The same of a retraining in progress: option 0's, as far as they are still to come.
+    """The same of a retraining in progress: option 0's; only those still to come.
 
     What serves may be a checkpoint of it: where it has some, its end counts only if it is better than what serves then.
     """

@@ -179,7 +179,7 @@ class AttainmentFloor:
         per: ``window``: Σ_s T ≥ q · Σ_s A over the problem's steps. ``step``: T ≥ q · A in each step that binds
             (``planner.floors``).
         due: ``window``: requests that are owed from before the problem's first step, on top of q · Σ A; below 0
-            where more than the share was answered. Planning again inside a window gives it.
+            where more than the share was answered. It comes from planning again inside a window.
     """
 
     share: float
@@ -598,11 +598,14 @@ class Problem:
         return steps_of(self.switching_s + overhead_s, self.step_s)
 
     def retraining_warm_up_steps(self, tenant: TenantTerms) -> int:
-        """Ω_r[m]: steps from claiming the placement until training runs; 0 in ``paper``, where RT includes them."""
+        """Ω_r[m]: steps from claiming the placement until training runs; 0 in ``paper``, where RT includes them.
+
+        Beside a layout the instance exists: for a loan nothing is drained, destroyed or made.
+        """
         if self.reconfiguration is Reconfiguration.PAPER:
             return 0
-        start_s = tenant.retraining_start_s
-        return steps_of(self.switching_s + (tenant.overhead_s if start_s is None else start_s), self.step_s)
+        start_s = tenant.overhead_s if tenant.retraining_start_s is None else tenant.retraining_start_s
+        return steps_of(start_s if self.layout else self.switching_s + start_s, self.step_s)
 
     @property
     def has_floors(self) -> bool:
@@ -930,7 +933,7 @@ def _check_unavailable(problem: Problem, where: str, item: Unavailable) -> None:
 
 
 def _found(find: Callable[[str], FoundT], name: str, where: str) -> FoundT:
-    """What is found by the name that stands at ``where``."""
+    """What is found by the name at ``where``."""
     try:
         return find(name)
     except (ExecutorError, ProblemError) as error:

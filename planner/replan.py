@@ -96,7 +96,7 @@ def _tenant_at(course: Course, levels: list[int], step: int) -> tuple[TenantTerm
 
 
 def _floor_left(course: Course, step: int) -> AttainmentFloor | None:
-    """The tenant's floor from ``step`` on; one per window with what it owes by then on top."""
+    """The tenant's floor from ``step`` on; one per window with what it already owes on top."""
     floor, arrived, in_time = course.tenant.min_slo_attainment, course.table.arrived, course.in_time
     if floor is None or floor.per is Per.STEP:
         return floor
@@ -124,8 +124,11 @@ def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
     """
     left = [item for item in plan.lifetimes if item.create_step < step <= item.end_step]
     runs = [item for item in left if not item.is_inference and item.end_step > step]
+    held = tuple(_held(problem, item, step) for item in left if item.is_inference)
+    # What was planned with who has gone since may warm up longer than those who are left would.
+    longest = max((item.serve_step for item in held), default=0)
     return PhysicalState(
-        tuple(_held(problem, item, step) for item in left if item.is_inference),
+        held,
         tuple(
             RunningRetraining(
                 item.placement,
@@ -135,7 +138,7 @@ def state_at(problem: Problem, plan: MigPlan, step: int) -> PhysicalState:
             )
             for item in runs
         ),
-        next_epoch_step=max(0, next_epoch_step(problem, plan.lifetimes, step) - step),
+        next_epoch_step=max(longest, next_epoch_step(problem, plan.lifetimes, step) - step),
     )
 
 

@@ -160,7 +160,7 @@ def start_misfit(problem: Problem, plan: MigPlan, engine: str | None = None) -> 
     """
     entry = _entry(problem.reconfiguration, engine)
     if problem.layout:
-        return "the problem gives the layout: loans beside it are planned from no start"
+        return "the problem sets the layout: loans beside it are planned from no start"
     if entry.misfit is None:
         return f"engine {entry.name!r} starts from no plan"
     if not plan.status.has_plan:

@@ -178,7 +178,7 @@ def test_the_first_hint_can_be_followed(environment: Path, tmp_path: Path) -> No
     assert in_shell(hint[1], environment, tmp_path).returncode == 0
     make_small(tmp_path, set())
     ran = in_shell(f"{hint[2]} --windows 1", environment, tmp_path)
-    assert (ran.returncode, "The run is in runs/quickstart" in ran.stdout) == (0, True)
+    assert (ran.returncode, "migrator report runs/quickstart --full" in ran.stdout) == (0, True)
 
 
 AS_JSON = {
@@ -195,6 +195,7 @@ AS_JSON = {
     "cluster verify": "cluster verify answer.json cluster.yaml --json",
     "cluster run": "cluster run cluster.yaml --windows 1 --json",
     "cluster compare": "cluster compare cluster.yaml --plans-only --json",
+    "cluster status": "cluster status --address 127.0.0.1:1 --json",
     "gpu models": "gpu models --json",
     "gpu layouts": "gpu layouts a30-24gb --json",
     "gpu list": "gpu list --backend smi --json",
@@ -205,8 +206,8 @@ AS_JSON = {
     "forecast show": "forecast show small.yaml --json",
 }
 """By verb, a call of it."""
-SAYS_NOTHING = {"fidelity": 2, "forecast fit": 2, "gpu watch": 4}
-"""Exit codes of those that need a live run, an extra or Ctrl-C to end otherwise; refused, they print nothing."""
+SAYS_NOTHING = {"cluster status": 2, "fidelity": 2, "forecast fit": 2, "gpu watch": 4}
+"""Exit codes of those that need a live run, a cluster, an extra or Ctrl-C to end otherwise; they print nothing."""
 
 
 def test_every_json_is_json_with_the_newest_versions(newest: Path, make_standin: MakeStandIn, tmp_path: Path) -> None:

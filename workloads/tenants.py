@@ -173,6 +173,7 @@ class Tenant:
         measured_retraining: Profiles whose training time follows from a measured pace; the others' is by rule.
         retraining_required: Whether it has to be retrained in each of these windows, also when that does not pay.
         max_skipped: So many of them in a row may pass without a retraining that ended, no more; ``None`` for all.
+        retrain_below: It is retrained only in windows that begin with an accuracy below this; ``None`` for all.
         drift: How its accuracy falls while it is behind.
         other_options: Ways to retrain beside ``full``, whose times are ``retraining_time_s``.
         checkpoints: Of every option: parts that are done, and their gains as a share of the option's own.
@@ -199,6 +200,7 @@ class Tenant:
     measured_retraining: frozenset[str] = frozenset()
     retraining_required: bool = True
     max_skipped: int | None = None
+    retrain_below: float | None = None
     drift: Drift = Drift.AS_GIVEN
     other_options: tuple[TrainingOption, ...] = ()
     checkpoints: tuple[tuple[float, float], ...] = ()
@@ -231,6 +233,10 @@ class Tenant:
         if not self.retraining_time_s:
             return False
         return self.n_retraining_windows is None or window < self.n_retraining_windows
+
+    def is_offered(self, window: int, accuracy: float) -> bool:
+        """Whether ``window`` may retrain it, whose model begins that with this accuracy."""
+        return self.retrains_in(window) and (self.retrain_below is None or accuracy < self.retrain_below)
 
     def counts_salvage(self, asked: Literal["auto"] | bool) -> bool:
         """Whether plans count what its model is worth after the window; ``asked`` is ``retraining.salvage``.
@@ -333,7 +339,7 @@ def _check_number(where: str, value: float, *, above_zero: bool = False) -> None
 def drift_in(tenant: Tenant, window: int) -> float:
     """r_w, in [0, 1]: the part of its accuracy that a model keeps as the window ends.
 
-    It is ``before`` of the next window over ``after`` of this one, as far as the config says that the retrained model
+    It is ``before`` of the next window over ``after`` of this one, if the config says that the retrained model
     loses; 1 where the window has nothing to learn.
     """
     after = tenant.accuracy_in(window).after
@@ -343,7 +349,7 @@ def drift_in(tenant: Tenant, window: int) -> float:
 
 
 def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int, gave: float | None = None) -> float:
-    """What the model in service gives at the start of ``window``, last retrained with data of ``last_retrained``.
+    """The accuracy of the model in service at the start of ``window``, last retrained with data of ``last_retrained``.
 
     The model deployed at first counts as retrained in window −1. ``gave`` is what the last retraining came to, where
     that is not what the config says of it: by another option, or by a part of one.
@@ -357,7 +363,7 @@ def accuracy_at_start(tenant: Tenant, window: int, last_retrained: int, gave: fl
 
 
 def _fallen(tenant: Tenant, window: int, accuracy: float) -> float:
-    """What a model that is behind, and gives ``accuracy`` as the window ends, gives as the next begins."""
+    """The accuracy, as a window begins, of a model that is behind and had ``accuracy`` as the last one ended."""
     match tenant.drift:
         case Drift.COMPOUND:
             return accuracy * drift_in(tenant, window)

@@ -1,7 +1,7 @@
 """Ways to retrain a model, and what the part of a retraining that is done has gained.
 
 A *gain* is a share of the way from the accuracy that the model had when the window began to the one that the whole
-retraining gives: 0 is nothing learned, 1 all of it.
+retraining brings: 0 is nothing learned, 1 all of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from workloads.errors import WorkloadError
 
 FULL = "full"
 """Name of the retraining that a tenant's samples and epochs are of."""
+
+FOLDER = "folder"
+"""The benchmark whose samples others write."""
 
 
 @dataclass(frozen=True, slots=True)

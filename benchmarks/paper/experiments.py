@@ -11,11 +11,11 @@ from migrator.comparison.matches import Fairness
 from planner.policies.registry import VARIANTS
 
 AT_ONCE: Mapping[str, Mapping[str, object]] = MappingProxyType(
-    {"planner": {"planning_s": 0.0, "replan_every_s": "never"}}
+    {"planner": {"planning_s": 0.0, "replan_every_s": "never"}, "sharing": {"pools": "off"}}
 )
 """Keys of every config of the results: plans are there as their windows begin, and are followed to their end.
 
-So it is in the paper, and under all policies alike.
+So it is in the paper, and under all policies alike; and every tenant has instances of its own.
 """
 
 LOOKAHEADS = tuple(name for name in VARIANTS if name.startswith("lookahead-"))
@@ -58,9 +58,15 @@ With the last, every policy knows that the run ends with its last window, beyond
 AS_SHIPPED: Mapping[str, object] = MappingProxyType(
     {"planner": {**AT_ONCE["planner"], "replan_every_s": 10.0}, "retraining": dict(FREE)}
 )
-"""What the product does by default, but that planning takes no time and that the run ends."""
+"""What the product does by default, but that planning takes no time, the run ends, and no instance is shared."""
 CHARGED: Mapping[str, object] = MappingProxyType({"planner": {"replan_every_s": 10.0}, "retraining": dict(FREE)})
 """The same, and planning takes what a run is charged for it."""
+
+SHIPPED: Mapping[str, object] = MappingProxyType({**CHARGED, "sharing": {"pools": "auto"}})
+"""What the product does by default, but that the run ends."""
+
+SHORT_WINDOWS = 2
+"""Of each workload in README's table, unless the run is full: so it is drawn in minutes."""
 
 SHORT_INTERFERENCE = (0.0, 0.25, 1.0)
 """The strengths that every run has."""
@@ -80,14 +86,14 @@ class Bursts:
     dwell_s: float
 
 
-View = Literal["tables", "windows", "segments", "sweep", "ties", "ranking"]
+View = Literal["tables", "windows", "segments", "sweep", "ties"]
 """How a section shows its experiments.
 
-- tables: each with what every policy came to, where the arrivals went, and goodput by workload;
-- windows, segments: the same, and differences with intervals over windows, or over segments of the traces;
-- sweep: one table, a row an experiment;
-- ties: a sweep, and where a policy ties with ours in ``MAIN``;
-- ranking: a sweep, and whether the order of the policies stays.
+- tables: a row a policy in ``policies.csv`` and ``accounts.csv``;
+- windows, segments: the same, and differences with intervals over windows, or over segments of the traces, in
+  ``ahead.csv``;
+- sweep: a row an experiment and policy in ``sweeps.csv``;
+- ties: a sweep, and where a policy ties with ours in ``ties.csv``.
 """
 
 
@@ -106,14 +112,15 @@ class Experiment:
         changes: Keys of the config that are replaced.
         gain: Share of correct answers that every retraining gains: ``before`` is as far below the config's ``after``.
         perturbation: Every profile's latencies are multiplied by factors in [0.8, 1.2] drawn from this seed.
-        n_segments: Of the Twitter counts, which then stand for both tenants' traces; 0 for the config's own traces.
+        n_segments: Of the Twitter counts, which then replace both tenants' traces; 0 for the config's own traces.
         stride_s: How far apart these begin.
         is_replayed: Whether the counts come as recorded, each request as often as the load asks, instead of drawn anew
-            around a smoothed rate; without segments those of the Azure trace stand for both tenants' traces.
-        bursts: What that trace's smoothed rate is multiplied by; it then stands for both tenants' traces.
-        joins: The experiment in whose tables and plots these rows stand, too, with the label behind their policies.
-        at: Where it stands on its section's axis.
+            around a smoothed rate; without segments those of the Azure trace replace both tenants' traces.
+        bursts: What that trace's smoothed rate is multiplied by; it then replaces both tenants' traces.
+        joins: The experiment whose tables and plots have these rows, too, with the label behind their policies.
+        at: Its place on its section's axis.
         is_long: Whether only a full run has it.
+        short_windows: Windows of each in a run that is not full; ``None`` for as many as in one.
     """
 
     name: str
@@ -133,18 +140,19 @@ class Experiment:
     joins: str | None = None
     at: float = 0.0
     is_long: bool = True
+    short_windows: int | None = None
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A part of the results' appendix.
+    """A group of experiments, with its plots.
 
     Attributes:
         name: Of its plots.
-        title: Heading.
-        text: What is asked, and how.
+        title: The question, under its plots.
+        text: How it was simulated; a row of ``experiments.csv``.
         experiments: In the order of the page.
-        view: How they are shown.
+        view: Which tables show them.
     """
 
     name: str
@@ -171,6 +179,10 @@ def _interference(strength: float) -> Experiment:
         at=strength,
         is_long=strength not in SHORT_INTERFERENCE,
     )
+
+
+def _mudi(strength: float) -> Experiment:
+    return replace(_interference(strength), name=f"mudi-{strength:g}", policies=("mudi",), is_long=True)
 
 
 def _as_published(batch: int) -> Experiment:
@@ -206,6 +218,23 @@ def _bursty(ratio: float, dwell_s: float) -> Experiment:
     )
 
 
+def _shipped(
+    name: str, label: str, policies: tuple[str, ...] = ("migrator",), **changes: Mapping[str, object]
+) -> Experiment:
+    """Rows of README's table: what is shipped, and what differs from it in these keys."""
+    joins = None if name == "shipped" else "shipped"
+    return Experiment(
+        name,
+        label,
+        policies,
+        windows=None,
+        short_windows=SHORT_WINDOWS,
+        is_long=False,
+        joins=joins,
+        changes={**SHIPPED, **changes},
+    )
+
+
 def _with_pools(experiment: Experiment) -> Experiment:
     """What ``migrator`` comes to where plans may let tenants share instances, as rows of the experiment."""
     changes = {**experiment.changes, "sharing": {"pools": "auto"}}
@@ -215,6 +244,34 @@ def _with_pools(experiment: Experiment) -> Experiment:
 
 def _and_with_pools(*experiments: Experiment) -> tuple[Experiment, ...]:
     return tuple(one for experiment in experiments for one in (experiment, _with_pools(experiment)))
+
+
+LAYOUTS = ("2g.20gb", "2g.20gb", "3g.40gb"), ("4g.40gb", "3g.40gb")
+"""What stays where retrainings run on loans: of maximal layouts the better one at loads above 0.3, and at 0.3."""
+
+WITH_LOANS = "migrator, one layout with loans"
+"""The policy in tables."""
+
+
+def _on_one_layout(load: float) -> Mapping[str, object]:
+    """The key ``planner`` of what plans anew every 10 s, with one layout that stays."""
+    return {"replan_every_s": 10.0, "layout": list(LAYOUTS[0] if load > 0.3 else LAYOUTS[1])}
+
+
+def _and_with_loans(name: str, load: float, workloads: tuple[str, ...], *policies: str) -> tuple[Experiment, ...]:
+    """With pools and layouts that change, and with pools and one that stays."""
+    changes = {**AS_SHIPPED, "sharing": {"pools": "auto"}, "load": load}
+    free = Experiment(name, f"load {load:g}", ("migrator", *policies), workloads, changes=changes, at=load)
+    planner = {**AT_ONCE["planner"], **_on_one_layout(load)}
+    stays = replace(
+        free,
+        name=f"{name}-loans",
+        label=WITH_LOANS.partition(", ")[2],
+        policies=("migrator",),
+        changes={**changes, "planner": planner},
+        joins=name,
+    )
+    return free, stays
 
 
 def _foreseen(name: str, label: str, policies: tuple[str, ...], **planner: object) -> Experiment:
@@ -267,6 +324,27 @@ def _gaining(points: int, name: str, label: str, retraining: Mapping[str, object
 
 
 SECTIONS = (
+    PageSection(
+        "shipped",
+        "As shipped",
+        "The table of README and of the top of [results.md](results.md), which `make reproduce` draws whole.\n\n"
+        "- `migrator` is as `migrator init` writes its config: tenants may share instances by turns, a turn costs 5 %, "
+        "planning takes the time that it is charged for, and is done anew every 10 s.\n"
+        "- Retrainings may be left out, and accuracies fall on while they are (*compound*).\n"
+        "- *Pools off*: every tenant has instances of its own. *Turns at 0 or 10 %*: what a turn in a shared instance "
+        "costs. *One layout with loans*: `2g 2g 3g`, made once for all tenants, who retrain in its instances.\n"
+        "- `time-sharing` gives the whole GPU to one task at a time. A turn costs 5 %, or what its name says. `static` "
+        "is the best layout that never changes, chosen in hindsight.\n"
+        "- `make reproduce` takes the first two windows of each workload, scaled to load 0.7; `FULL=1` takes all.",
+        (
+            _shipped("shipped", "as shipped", ("migrator", *TURN_COSTS_PCT, "static")),
+            _shipped("shipped-off", "pools off", sharing={"pools": "off"}),
+            _shipped("shipped-turns-0", "turns at 0 %", sharing={"pools": "auto", "turn_cost": 0.0}),
+            _shipped("shipped-turns-10", "turns at 10 %", sharing={"pools": "auto", "turn_cost": 0.1}),
+            _shipped("shipped-loans", WITH_LOANS.partition(", ")[2], planner=_on_one_layout(0.7)),
+        ),
+        "windows",
+    ),
     PageSection(
         "headline",
         "All windows, planned every 10 s",
@@ -342,8 +420,8 @@ SECTIONS = (
         "twenty",
         "Twenty tenants on one GPU",
         "`configs/twenty.yaml` has seventeen light tenants and three heavier ones at load 0.5, more than a GPU has "
-        "slices. Whoever gives each an instance of its own has no plan. Four windows, in the terms of the first "
-        "table.",
+        "slices. With an instance of its own for each there is no plan. Four windows, in the terms of *All "
+        "windows, planned every 10 s*.",
         (
             Experiment(
                 "twenty",
@@ -351,7 +429,7 @@ SECTIONS = (
                 ("migrator", "whole", *TURN_COSTS_PCT),
                 ("twenty",),
                 windows=4,
-                changes=AS_SHIPPED,
+                changes={**AS_SHIPPED, "sharing": {"pools": "auto", "turn_cost": 0.05}},
             ),
         ),
     ),
@@ -398,9 +476,24 @@ SECTIONS = (
         "ties",
     ),
     PageSection(
+        "mudi",
+        "A rival from its paper: Mudi",
+        "**Re-implemented from the paper** (EuroSys '25, §5), **on a simulator**, not run against its authors' code. "
+        "In the terms of the section above.\n\n"
+        "- *What it does*: inference gets the least share that keeps its SLO, and a tenth more. Up to three "
+        "retrainings have the rest. Where no share keeps an SLO, they are paused.\n"
+        "- *What it has here beyond the paper*: several inference tenants by one rule; several processes; "
+        "all of the GPU for them where nothing retrains; turns where interference costs more. Trials of batches cost "
+        "nothing.\n"
+        "- *What it lacks*: it does not ask what a retraining brings, puts SLOs before it, and lets all that train "
+        "have equal parts. On W3 that is a twentieth each, and no retraining ends in its window.",
+        tuple(_mudi(strength) for strength in (0.0, 0.25, 1.0)),
+        "ties",
+    ),
+    PageSection(
         "whole-runs",
         "All windows of every workload, all policies",
-        "The windows and intervals of [the first table](#all-windows-planned-every-10-s) in the paper's terms: every "
+        "The windows and intervals of *All windows, planned every 10 s* in the paper's terms: every "
         "window has its retrainings, and is planned once.",
         (Experiment("whole-runs", "all windows", ALL, windows=None),),
         "windows",
@@ -457,6 +550,20 @@ SECTIONS = (
         tuple(map(_at_load, (0.3, 0.5, 0.7, 0.9, 1.1))),
     ),
     PageSection(
+        "loans",
+        "One layout that stays, with loans",
+        "What does it bring to change MIG while requests are served? In the terms of *All windows, planned every 10 "
+        "s*, with pools, two windows. *One layout with loans*: `2g 2g 3g`, at load 0.3 `4g 3g`, is made once for one "
+        "pool of all tenants. "
+        "Retrainings run in its instances, which serve nobody then; no driver call follows. `static` has no pools.",
+        (
+            *_and_with_loans("lent", 0.7, WORKLOADS, "static"),
+            *_and_with_loans("lent-0.5", 0.5, ("w3", "w5", "w8", "w15")),
+            *_and_with_loans("lent-0.3", 0.3, ("w3", "w5", "w8", "w15")),
+        ),
+        "tables",
+    ),
+    PageSection(
         "step",
         "Granularity",
         "The paper's Figure 10: how often may the layout change? A window is as many whole steps as 200 s hold, which "
@@ -506,7 +613,6 @@ SECTIONS = (
         "to 1.2. Everybody plans with it, and it is what is simulated. Arrivals are scaled to load 0.7 of it. Three "
         "draws. The next section has profiles that are wrong.",
         tuple(Experiment(f"profiles-{seed}", f"draw {seed}", _DRAWN, perturbation=seed) for seed in range(1, 4)),
-        "ranking",
     ),
     PageSection(
         "misjudged",

@@ -1,4 +1,4 @@
-"""The matches of an experiment, what came of them, and the rows that stand for them in ``docs/results.json``.
+"""The matches of an experiment, their outcomes, and their rows in ``docs/results.json``.
 
 What was simulated is kept under ``runs/reproduce``. Its name is a digest of all that decides about it: config, the
 product's code and data, and versions of libraries.
@@ -54,8 +54,8 @@ PACKAGES = ("executor", "forecaster", "workloads", "planner", "migrator")
 CLASSES = tuple(item.name for item in fields(Account))
 """Of the loss account."""
 
-COUNTS = tuple(item.name for item in fields(Totals) if item.name not in ("unlabelled", "refused"))
-"""Of requests; what is simulated has labels, and refuses none."""
+COUNTS = tuple(item.name for item in fields(Totals) if item.name not in ("unlabelled", "refused", "failed"))
+"""Of requests; what is simulated has labels, refuses none and fails none."""
 
 COLUMNS = ("policy", "workload", "segment", *COUNTS, *CLASSES, "changes", "windows_without_plan", "windows")
 """Of a row; ``windows`` has arrivals and correct answers in time of each window.
@@ -334,7 +334,7 @@ def key_of(match: Match) -> str:
     """What the result of a match depends on, as a digest: its config, code and libraries.
 
     Files that the config names lie in the cache and are named by their contents, so that the folder may differ. For a
-    fitted model stands what its folder says of it, which has the digest of its weights.
+    fitted model is named by what its folder says of it, which has the digest of its weights.
     """
     forecast = match.config.forecast
     if forecast.model is not None:

@@ -1,18 +1,25 @@
-"""The results' pages from ``docs/results.json``: sentences stand in their templates, the figures come from here."""
+"""The results page from ``docs/results.json``: its template has the sentences, and the figures come from here."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from benchmarks.paper import pre_initialisation
-from benchmarks.paper.experiments import EXPERIMENTS, GIVEN, MAIN, SECTIONS, TURN_COSTS_PCT, Experiment
+from benchmarks.paper import clusters, nine, pre_initialisation
+from benchmarks.paper.experiments import (
+    EXPERIMENTS,
+    GIVEN,
+    MAIN,
+    SECTIONS,
+    TURN_COSTS_PCT,
+    WITH_LOANS,
+    Experiment,
+)
 from benchmarks.paper.matches import CLASSES
 from benchmarks.paper.plot_list import plots_of
 from benchmarks.paper.statistics import (
@@ -29,11 +36,12 @@ from benchmarks.paper.statistics import (
     order_of,
     over_workloads,
     results_in,
-    swapped,
+    shown,
     tie,
     without_largest,
 )
 from benchmarks.paper.studies import STUDIES
+from benchmarks.paper.tables import TABLES, tables
 from migrator.comparison.matches import CEILING, FLOOR, Fairness
 from migrator.views.palette import shown as policy_name
 from planner.policies.registry import MIG_POLICIES
@@ -41,40 +49,55 @@ from planner.policies.registry import MIG_POLICIES
 PAPER_GAIN_PCT = {"ekya": 17, "astraea": 21, "paris": 20}
 """By how much MIGRator's goodput exceeds each on average: paper, §5.2, which does not say of what."""
 
+SHIPPED = "shipped"
+"""The experiment of the first table."""
+
+POOLS = "migrator, with pools"
+"""The policy in tables of experiments that have no pools by themselves."""
+
+OFF, DEAR = "migrator, pools off", "migrator, turns at 10 %"
+"""Policies of the first table."""
+
 LEAST_AHEAD_POINTS = 0.005
 """A lead below this is not mentioned."""
-
-TABLED = ("tables", "windows", "segments")
-"""Views of sections that show where the arrivals go; ``accounts.csv`` has it by workload, too."""
 
 SAME_RUN = ["policy", "workload", "goodput", "points"]
 """What tells runs apart: some experiments differ in nothing that reaches the policy, and simulate the same again."""
 
-LEAST_LOSS_POINTS = 0.1
-"""Smaller differences of a class of losses are not told."""
+LEAST_BLOCKS = 4
+"""Of fewer blocks of windows or segments no interval is shown."""
 
-Shown = TypeVar("Shown", pd.DataFrame, "pd.Series[float]")
+LEAST_LOSS_POINTS = 0.1
+"""Smaller differences of a class of losses are left out."""
 
 
 def pages(document: Mapping[str, Any]) -> dict[str, str]:
-    """The pages as Markdown, and the appendix's rows as CSV, by the name of their file in ``docs``."""
+    """The page as Markdown, and its tables as CSV, by the name of their file in ``docs``."""
     results, studies = results_in(document), document.get("studies", {})
     figures = Figures(results)
-    rows = pd.concat(results.values())
+    rows, files = pd.concat(results.values()), tables(figures, studies)
     known = {
         "made": document["made"],
+        "sections_of": _sections_of,
+        "said_of": _said_of,
+        "pools": POOLS,
+        "off": OFF,
+        "dear": DEAR,
+        "shipped": SHIPPED if SHIPPED in figures.means else None,
+        "drawn": _drawn(document, SHIPPED),
         "n_unplanned": int(rows["windows_without_plan"].sum()),
         "n_windows": rows["windows"].dropna().map(len).sum(),
         "figures": figures,
         "paper_gain_pct": PAPER_GAIN_PCT,
         "tie": tie,
-        "order_of": order_of,
         "hidden": pre_initialisation,
+        "with_loans": WITH_LOANS,
+        "clusters": clusters,
+        "nine": nine,
         "sections": [section for section in SECTIONS if any(one.name in results for one in section.experiments)],
-        "tabled": TABLED,
         "plots_of": lambda section: plots_of(section, results),
         "studies": studies,
-        "study_titles": {one.name: one.title for one in STUDIES if one.name in studies},
+        "tables": {name: TABLES[name][0] for name in files},
         "without_plan": [
             (name, row) for name, own in results.items() for row in own[own["arrivals"].isna()].itertuples()
         ],
@@ -83,15 +106,47 @@ def pages(document: Mapping[str, Any]) -> dict[str, str]:
             *(one.title for one in STUDIES if one.name not in studies),
         ],
     }
-    names = ("results.md", "results-paper.md", "results-appendix.md")
-    texts = {name: _TEMPLATES.get_template(f"{name}.j2").render(known) for name in names}
-    joined = {name: re.sub(r"\n {2,}", " ", text).rstrip("\n") + "\n" for name, text in texts.items()}
-    return {**joined, "results/accounts.csv": figures.accounts_csv()}
+    text = re.sub(r"\n {2,}", " ", _TEMPLATES.get_template("results.md.j2").render(known)).rstrip("\n") + "\n"
+    return {"results.md": text, **{f"results/{name}": own for name, own in files.items()}}
 
 
-def shown(values: Shown, spec: str) -> Shown:
-    """The numbers as text; NaN is empty."""
-    return values.map(lambda value: "" if math.isnan(value) else format(value, spec))
+def with_headline(text: str, document: Mapping[str, Any]) -> str:
+    """A page by hand with README's table, or with the goodput of its own rows, as the document has them.
+
+    README's table begins with its header and ends with the line that says who drew it.
+    """
+    results = results_in(document)
+    if SHIPPED not in results:
+        return text
+    figures = Figures(results)
+    found = figures.headline()
+    lines = ["| policy | goodput % | ahead of `migrator` | in time % | right % |", "|---|---|---|---|---|"]
+    lines += [f"| `{policy}` | {' | '.join(row)} |" for policy, row in zip(found.index, found.to_numpy(), strict=True)]
+    lines += ["", f"Drawn by {_said_of(_drawn(document, SHIPPED))}, {figures.n_windows_of(SHIPPED)} windows of each."]
+    anew = "\n".join(lines)
+    table = re.compile(r"^\| policy \| goodput % \| ahead of .*?^Drawn by [^\n]*", re.MULTILINE | re.DOTALL)
+    text = table.sub(lambda _: anew, text)
+    for policy, goodput in found["goodput %"].items():
+        row = re.compile(rf"^(\| `{re.escape(str(policy))}` \| )[\d.]+ \|", re.MULTILINE)
+        text = row.sub(rf"\g<1>{goodput} |", text)
+    return text
+
+
+def _drawn(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What drew it; empty if nothing did."""
+    return next((one for one in document["made"] if name in one["of"]), {})
+
+
+def _said_of(made: Mapping[str, Any]) -> str:
+    where = f"at commit `{made['commit']}`" if made["commit"] else "at several earlier commits"
+    return f"`{made['command']}` {where}"
+
+
+def _sections_of(made: Mapping[str, Any]) -> list[str]:
+    """The titles of the sections and studies of which this drew something, in the order of the page."""
+    names = set(made["of"])
+    titles = [section.title for section in SECTIONS if names & {one.name for one in section.experiments}]
+    return titles + [one.title for one in STUDIES if one.name in names]
 
 
 class Figures:
@@ -175,27 +230,10 @@ class Figures:
         right, answered = sums["correct"] + sums["correct_late"], sums["in_time"] + sums["late"]
         return pd.DataFrame({"slo": sums["in_time"] / sums["arrivals"], "accuracy": right / answered})
 
-    def account(self, name: str) -> pd.DataFrame:
-        """The loss account's classes as shares of the arrivals, %, by policy."""
-        return shown(self._account(name, "policy"), ".2f").rename(columns=lambda kind: kind.replace("_", " "))
-
-    def accounts_csv(self) -> str:
-        """The same of all experiments that have tables, by experiment, policy and workload; ``all`` of them first."""
-        named = [one.name for section in SECTIONS if section.view in TABLED for one in section.experiments]
-        found = {}
-        for name in named:
-            if name in self.rows:
-                whole = self._account(name, "policy").assign(workload="all").set_index("workload", append=True)
-                found[name] = pd.concat([whole, self._account(name, "policy", "workload")])
-        return shown(pd.concat(found, names=["experiment"]), ".2f").to_csv(lineterminator="\n")
-
-    def _account(self, name: str, *by: str) -> pd.DataFrame:
+    def account(self, name: str, *by: str) -> pd.DataFrame:
+        """The loss account's classes as shares of the arrivals, %, by these columns."""
         sums = self.rows[name].groupby(list(by), sort=False).sum(numeric_only=True)
         return 100 * sums[list(CLASSES)].div(sums["arrivals"], axis=0)
-
-    def by_workload(self, name: str) -> pd.DataFrame:
-        """Goodput %, a row a policy."""
-        return shown(self.goodput[name].T, ".1f")
 
     def differences(self, name: str, of: str) -> pd.DataFrame:
         """How far each policy is ahead of ours over ``windows`` or ``segments``, with intervals."""
@@ -209,20 +247,10 @@ class Figures:
         columns.append(f"{of} of one workload")
         return pd.DataFrame.from_dict(found, orient="index", columns=columns)
 
-    def sweep(self, experiments: Sequence[Experiment]) -> pd.DataFrame:
-        """A row an experiment: goodput %, and gaps closed, mean of workloads."""
-        means = pd.concat({one.label: self.means[one.name] for one in experiments}, axis=1, sort=False)
-        found = shown(means, ".2f").rename(index="`{}`".format)
-        if {FLOOR, CEILING} <= set(means.index):
-            closed = shown(means.apply(gap_closed_pct), ".0f")
-            closers = [name for name in means.index if name in MIG_POLICIES and name not in (FLOOR, CEILING)]
-            found = pd.concat([found, closed.loc[closers].rename(index="`{}` closes %".format)])
-        return found.T.fillna("")
+    def ties(self, experiments: Sequence[Experiment]) -> pd.DataFrame:
+        """Where each policy (row) ties with ours, over the workloads that all experiments have: their mean, and each.
 
-    def ties(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
-        """How far each policy is ahead of ours, and where it ties, over the workloads that all experiments have.
-
-        Ours is free to skip, as they are. ``means`` has a row an experiment, and ``places`` a row a policy.
+        Ours is free to skip, as they are.
         """
         own = pd.concat({one.at: self.goodput[one.name] for one in experiments}, axis=1, join="inner")
         ours = self.goodput[GIVEN.name][OURS]
@@ -230,20 +258,11 @@ class Figures:
         own = own.loc[[name for name in self.goodput[MAIN.name].index if name in own.index]]
         ahead = own.sub(ours, axis=0)
         ahead.loc["mean"] = own.mean() - ours.mean()
-        means = {
-            one.label: [f"{ours.mean() + value:.2f} ({value:+z.2f})" for value in ahead.loc["mean"][one.at]]
-            for one in experiments
-        }
-        policies = list(self.means[experiments[0].name].index)
         places = {
             name: {where: _shown_tie(points) for where, points in ahead.xs(name, axis=1, level=1).iterrows()}
-            for name in policies
+            for name in self.means[experiments[0].name].index
         }
-        return {
-            "ours": ours.mean(),
-            "means": pd.DataFrame.from_dict(means, orient="index", columns=[f"`{name}`" for name in policies]),
-            "places": pd.DataFrame(places).T[["mean", *own.index]],
-        }
+        return pd.DataFrame(places).T[["mean", *own.index]]
 
     def lead(self, policy: str, experiments: Sequence[Experiment]) -> pd.Series[float]:
         """Points by which the policy is ahead of ours, free to skip as it is, by the place of each experiment."""
@@ -293,6 +312,16 @@ class Figures:
         columns = ["goodput %", "points ahead", "95 %, over windows", "95 %, over workloads", "workloads ahead"]
         return pd.DataFrame.from_dict(found, orient="index", columns=[*columns, "in time %", "right %"])
 
+    def n_windows_of(self, name: str) -> str:
+        """How many windows its runs have."""
+        return " or ".join(map(str, sorted({len(windows) for windows in self.rows[name]["windows"]})))
+
+    def headline(self) -> pd.DataFrame:
+        """README's rows: of the first table's what differs most, and how far each is ahead with one interval."""
+        found = self.first_table(SHIPPED)
+        ahead = (found["points ahead"] + " " + found["95 %, over workloads"]).str.strip()
+        return pd.DataFrame({"goodput %": found["goodput %"], "ahead": ahead, **found[["in time %", "right %"]]})
+
     def leads_in(self, experiments: Sequence[Experiment], policy: str) -> pd.Series[float]:
         """Points by which the policy is ahead of ours, by the experiments' labels."""
         means = {one.label: self.means[one.name] for one in experiments}
@@ -305,7 +334,7 @@ class Figures:
 
     def losses_where_ahead(self, name: str, policy: str) -> pd.Series[float]:
         """By class, points that it loses more than ours: means of the workloads on which it is ahead, largest first."""
-        losses = self._account(name, "policy", "workload").drop(columns="goodput")
+        losses = self.account(name, "policy", "workload").drop(columns="goodput")
         theirs, ours = (losses.loc[[one]].droplevel("policy") for one in (policy, OURS))
         more = (theirs - ours).loc[self.workloads_ahead(name, policy)].mean()
         return more[more.abs() >= LEAST_LOSS_POINTS].sort_values(ascending=False)
@@ -336,10 +365,6 @@ class Figures:
         own = rows[(rows["policy"] == policy) & (rows["workload"].isin(workloads or rows["workload"]))]
         return float(100.0 * own[list(kinds)].sum().sum() / own["arrivals"].sum())
 
-    def swapped(self, name: str) -> list[tuple[str, str]]:
-        """Pairs of policies of which the first is better in the main table and the second here."""
-        return swapped(self.means[MAIN.name], self.means[name])
-
     def n_first(self, experiments: Sequence[Experiment]) -> int:
         """The number of these experiments in which ours is the best policy but ``oracle``."""
         return sum(order_of(self.means[one.name].drop(CEILING))[0] == OURS for one in experiments)
@@ -349,6 +374,8 @@ def _beside_ours(ahead: pd.DataFrame, of: str) -> tuple[str, str, str, str]:
     """How far a policy is ahead of ours, over ``of`` and over workloads with intervals, and on how many workloads."""
     mean = interval(ahead, BLOCK[of])
     own, apart = (f"[{one.low:+z.2f}, {one.high:+z.2f}]" for one in (mean, over_workloads(ahead)))
+    if len(ahead) < LEAST_BLOCKS * BLOCK[of]:
+        own = "–"  # so few, drawn anew, are nearly the same each time
     return f"{mean.mean:+z.2f}", own, apart, _n_ahead(ahead.mean().dropna())
 
 

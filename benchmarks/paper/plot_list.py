@@ -28,9 +28,9 @@ class Plot:
     Attributes:
         section: Its section's name.
         kind: How it is drawn.
-        title: Stands in it; ends in the unit.
+        title: In the plot; ends in the unit.
         alt: What it shows, for those who do not see it.
-        axis: What the horizontal axis says; of lines, where the experiments stand.
+        axis: What the horizontal axis says; of lines, what places the experiments.
         has_log_axis: Whether that axis is logarithmic.
         part: In its file's name, where a section has several.
     """

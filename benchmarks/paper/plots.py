@@ -103,6 +103,7 @@ STYLES: Mapping[str, Style] = MappingProxyType(
         "equal": Style(POLICIES["equal"], "h"),
         "static": Style(POLICIES["static"], "X", "--"),
         "static-history": Style(POLICIES["static-history"], "x", "--"),
+        "mudi": Style(POLICIES["mudi"], "8"),
         "oracle": Style(POLICIES["oracle"], "*", ":"),
     }
 )
@@ -112,7 +113,7 @@ _UNKNOWN = Style(UNKNOWN_POLICY, "H", "-.")
 
 
 def style_of(policy: str) -> Style:
-    """The policy's look, the same in every plot, whatever label stands behind its name."""
+    """The policy's look, the same in every plot, whatever label follows its name."""
     return STYLES.get(policy.partition(", ")[0], _UNKNOWN)
 
 
@@ -348,7 +349,7 @@ _MOST_MARKS = 6
 _BAND = "#F4F4F4"
 
 _BELOW = 0.3
-"""Where what a mean is made of stands in its row."""
+"""The places of a mean's parts in its row."""
 
 _SMALL: Any = {"markersize": 3.5, "markeredgewidth": 0}
 

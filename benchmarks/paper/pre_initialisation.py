@@ -3,7 +3,7 @@
 The paper does not say of what. Two measures, in one sentence each:
 
 - **in seconds**: the time that new inference instances spend between creation and service, and of it the share of
-  instances at whose creation no inference instance ended. The share of ``migrator-paper-cold`` stands beside that of
+  instances at whose creation no inference instance ended. The share of ``migrator-paper-cold`` is beside that of
   ``migrator-paper``, because growing into what a retraining left hides time without pre-initialisation;
 - **as goodput**: 1 − requests that ``migrator-paper`` loses to the class *reconfiguration* over those that
   ``migrator-paper-cold`` loses to it, of the same requests.
@@ -57,7 +57,7 @@ def study(config: Config, policies: Sequence[str] = POLICIES) -> dict[str, dict[
 
     Seconds that new inference instances warm up: ``idle_s`` on slices that were idle before, ``left_s`` on slices that
     a retraining has just left, ``exposed_s`` where an inference instance was given up for them. Requests:
-    ``arrivals``, ``goodput``, and ``reconfiguration`` for those lost to it. The same config gives the same figures.
+    ``arrivals``, ``goodput``, and ``reconfiguration`` for those lost to it. The same config has the same figures.
 
     Raises:
         InfeasibleError: A policy has no plan for window 0.
@@ -101,7 +101,7 @@ def gained_points(rows: Mapping[str, Row]) -> float:
 
 
 class _Plans(View):
-    """A view that keeps what was in force, and what came of it."""
+    """A view that keeps what was in force, and its outcome."""
 
     def __init__(self) -> None:
         self.plans: list[MigPlan] = []

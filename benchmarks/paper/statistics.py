@@ -6,10 +6,11 @@ first window has NaN for all numbers. Policies and workloads keep the order in w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -35,8 +36,11 @@ _N_RESAMPLES = 10_000
 _JOINING = {one.name: (one.joins, one.label) for one in EXPERIMENTS if one.joins}
 
 
+Shown = TypeVar("Shown", pd.DataFrame, "pd.Series[float]")
+
+
 def results_in(document: Mapping[str, Any]) -> Results:
-    """The document's rows by experiment; rows that join another experiment's stand there, their policies labelled."""
+    """The document's rows by experiment; rows that join another experiment's are there, their policies labelled."""
     columns = document["columns"]
     numbers = dict.fromkeys(columns[columns.index("arrivals") : columns.index("windows")], float)
     found: dict[str, pd.DataFrame] = {}
@@ -49,6 +53,11 @@ def results_in(document: Mapping[str, Any]) -> Results:
             host, label = joining
             found[host] = pd.concat([found[host], rows.assign(policy=rows["policy"] + f", {label}")], ignore_index=True)
     return found
+
+
+def shown(values: Shown, spec: str) -> Shown:
+    """The numbers as text; NaN is empty."""
+    return values.map(lambda value: "" if math.isnan(value) else format(value, spec))
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
@@ -178,13 +187,6 @@ def tie(places: Iterable[float], ahead: Iterable[float]) -> float | None:
         if above >= 0 > below:
             return here + (there - here) * above / (above - below)
     return None
-
-
-def swapped(means: pd.Series[float], others: pd.Series[float]) -> list[tuple[str, str]]:
-    """Pairs (better in ``means``, better in ``others``) of policies in both that the two orders disagree about."""
-    place = {name: number for number, name in enumerate(order_of(others))}
-    known = [name for name in order_of(means) if name in place]
-    return [(first, second) for first, second in combinations(known, 2) if place[second] < place[first]]
 
 
 def order_of(means: pd.Series[float]) -> list[str]:

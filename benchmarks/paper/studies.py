@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.paper import nine
+from benchmarks.paper.clusters import kept
 from benchmarks.paper.experiments import WORKLOADS
 from benchmarks.paper.matches import CACHE, ROOT, digest_of, make_folder, product_files
 from benchmarks.paper.pre_initialisation import by_load
@@ -73,7 +75,7 @@ def planning_work(workloads: Sequence[str] = WORKLOADS, steps_s: Sequence[float]
 def _planned(workload: str, step_s: float, cost_model: Reconfiguration) -> MigPlan:
     """The plan of the workload's window 0; a window is as many whole steps as 200 s hold."""
     print(f"\r  planning {workload} at {step_s:g} s  ", end="", file=sys.stderr, flush=True)
-    changes = {"step_s": step_s, "window_s": 200.0 // step_s * step_s}
+    changes = {"step_s": step_s, "window_s": 200.0 // step_s * step_s, "sharing": {"pools": "off"}}
     config = over_each_segment(read_config(ROOT / "configs" / f"{workload}.yaml", windows=1, **changes))
     assembled = assemble(config, workload)
     return plan_through(*assembled, 0, Solving(cost_model))[0].plan
@@ -87,6 +89,8 @@ STUDIES = (
         ("pre_initialisation.py", "experiments.py"),
         by_load,
     ),
+    Study("clusters", "Many GPUs: who goes where", ("clusters.py", "cluster.jsonl"), kept),
+    Study("nine-systems", "Nine systems on the same requests", ("nine.py", "matches.py", "experiments.py"), nine.rows),
 )
 """In the order of the page."""
 

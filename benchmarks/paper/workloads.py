@@ -143,7 +143,6 @@ def config_text(workload: Workload) -> str:
         "load_over: segment # in comparisons, as in docs/results.md; a run's is over all its windows",
         "profile_variant: recorded # or launch-free",
         "retraining: { required: true, drift: as_given } # the paper's: in every window",
-        "sharing: { pools: off } # or auto: tenants may share instances",
         "",
         "tenants:",
     ]

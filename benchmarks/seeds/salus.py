@@ -13,7 +13,7 @@ PACK or FAIR:
 - *Job times*: §5.1 says that they follow those of a production cluster, and cites Gandiva. Drawn are 10^x minutes, x
   uniform in [1.5, 3] for four jobs of five and in [3, 4] for the fifth, as Gavel (stanford-futuredata/gavel,
   `_generate_duration`) draws times of that company's cluster. They are scaled to the mean of Table 2, 170.6 − 167.6 =
-  3.0 minutes. The authors' own jobs of 1, 5 and 10 minutes, scaled likewise, stand beside them.
+  3.0 minutes. The authors' own jobs of 1, 5 and 10 minutes, scaled likewise, are beside them.
 - *Arrivals*: Poisson, 0.39 minutes apart. With FIFO the 95th of 100 jobs ends near 0.95 × 303.4 minutes and has been
   there for 251.1 (Table 2), so that 95 jobs came in 37 minutes.
 - *Computation*: a job asks for 1/1.07 of the GPU if it classifies images, and for 1/2.38 otherwise: by so much 300 of
@@ -217,7 +217,7 @@ AS_PRINTED = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a trace.
+    """The outcome of a trace.
 
     Attributes:
         times_s: A row a job: when it came (``arrival``), first ran (``start``) and ended (``end``).
@@ -242,7 +242,7 @@ class Outcome:
 
 
 def simulate(jobs: Sequence[Job], policy: Scheduler, capacity_mib: float = CAPACITY_MIB) -> Outcome:
-    """What becomes of the jobs, from event to event.
+    """The jobs, from event to event.
 
     Raises:
         ValueError: A job does not fit alone.
@@ -342,19 +342,19 @@ def ratios(outcomes: Outcomes, metric: str, above: str, below: str) -> np.ndarra
 
 def metrics_table(outcomes: Outcomes, printed: Outcomes) -> Table:
     """Table 2: the paper's minutes, and the median, least and most of ours over traces."""
-    table = _table("Table 2, minutes: the paper / ours, simulated", *METRICS, "largest\nΣP + ΣL, MiB")
+    table = titled("Table 2, minutes: the paper / ours, simulated", *METRICS, "largest\nΣP + ΣL, MiB")
     rows = [*outcomes.items(), *((f"{name}, printed", own) for name, own in printed.items())]
     for label, own in rows:
         ours = np.array([one.metrics_min for one in own])
         paper = PAPER.get(label)
-        cells = [f"{paper[k] if paper else '–'} / {_shown(ours[:, k], 0)}" for k in range(len(METRICS))]
+        cells = [f"{paper[k] if paper else '–'} / {with_range(ours[:, k], 0)}" for k in range(len(METRICS))]
         table.add_row(label, *cells, f"{max(one.peak_mib for one in own):,.0f}")
     return table
 
 
 def quantiles_table(outcomes: Outcomes) -> Table:
     """Figure 8: quantiles of the completion times of all traces' jobs; the paper prints curves only."""
-    table = _table("Figure 8, ours: JCTs in minutes", *(f"{q:.0%}" for q in QUANTILES))
+    table = titled("Figure 8, ours: JCTs in minutes", *(f"{q:.0%}" for q in QUANTILES))
     for label, own in outcomes.items():
         jcts = pd.concat([one.jcts_min for one in own])
         table.add_row(label, *(f"{jcts.quantile(q):.1f}" for q in QUANTILES))
@@ -414,26 +414,28 @@ def why_table(outcomes: Outcomes, printed: Outcomes, authors: Outcomes) -> Table
 
     makespans = np.array([ratios(outcomes, "makespan", name, "FIFO") for name in ("SRTF", "FAIR")])
     ours = [
-        _shown(ratios(outcomes, "mean JCT", "FIFO", "SRTF"), 2),
-        _shown(ratios(authors, "mean JCT", "FIFO", "SRTF"), 2),
-        _shown(minutes("FIFO", "mean JCT"), 0),
-        _shown(makespans, 2),
-        _shown(ratios(outcomes, "makespan", "FIFO", "PACK"), 2),
-        _shown(minutes("PACK", "queueing"), 0),
+        with_range(ratios(outcomes, "mean JCT", "FIFO", "SRTF"), 2),
+        with_range(ratios(authors, "mean JCT", "FIFO", "SRTF"), 2),
+        with_range(minutes("FIFO", "mean JCT"), 0),
+        with_range(makespans, 2),
+        with_range(ratios(outcomes, "makespan", "FIFO", "PACK"), 2),
+        with_range(minutes("PACK", "queueing"), 0),
         *(f"{sum(one.peak_mib > CAPACITY_MIB for one in own)} of {len(own)}" for own in printed.values()),
     ]
-    table = _table("Where the paper and ours differ", "paper", "ours", "why")
+    table = titled("Where the paper and ours differ", "paper", "ours", "why")
     table.columns[-1].justify = "left"
     for (label, paper, why), found in zip(WHY, ours, strict=True):
         table.add_row(label, paper, found, why)
     return table
 
 
-def _shown(values: np.ndarray, digits: int) -> str:
+def with_range(values: np.ndarray, digits: int) -> str:
+    """Median [least, most]."""
     return f"{np.median(values):.{digits}f} [{values.min():.{digits}f}, {values.max():.{digits}f}]"
 
 
-def _table(title: str, *headings: str) -> Table:
+def titled(title: str, *headings: str) -> Table:
+    """An empty table with a column of labels before the headings."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("")
     for heading in headings:

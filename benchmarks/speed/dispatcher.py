@@ -4,7 +4,7 @@ Run with ``python -m benchmarks.speed.dispatcher``. Targets: 3,000 requests a se
 
 Client, dispatcher and workers are processes as in a run; the workers' model answers with its input at once. Throughput:
 a client that keeps a number of requests under way; beside the rate on the clock, which depends on who else uses the
-machine, stands the rate by the dispatcher's own CPU time, which is what one core can do. Overhead: a client that sends
+machine, is the rate by the dispatcher's own CPU time, which is what one core can do. Overhead: a client that sends
 one request after the other, each at its own moment, and measures from just before it is sent until its answer is there.
 """
 

@@ -3,7 +3,7 @@
 Each config runs with seeds 1, 2 … twice on the same requests: on a GPU that does what it is asked to, and on one that
 refuses every tenth call, and on which every tenth instance is in use for 5 s when it is first asked to go. Options have
 other faults. A run's loss is the difference of its goodput in points of its arrivals; negative where faults came in
-handy. A run that does not end is told, with its error, and counts as a loss of all its goodput.
+handy. A run that does not end is reported with its error, and counts as a loss of all its goodput.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Run with ``python -m benchmarks.speed.front_door``; with ``--url``, it only prin
 is open, for other clients (as ``wrk``), and closes it when a line is read.
 
 Clients are threads that send prepared bytes over connections that they keep. Beside the rate on the clock, which
-depends on who else uses the machine, stands the rate by the door's own CPU time. Overhead: one request after the other,
+depends on who else uses the machine, is the rate by the door's own CPU time. Overhead: one request after the other,
 each measured from just before it is sent until its answer is there, beside the same for a client of the dispatcher.
 """
 

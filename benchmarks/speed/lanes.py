@@ -76,7 +76,10 @@ class Lane:
         for number, tenant in enumerate(tenants):
             name, options = f"x/{tenant}", {**benchmark("digits").model_options, "weights": "random"}
             setup = worker.WorkerSetup(
-                self.folder, name, tenant, self.model, BATCH, *CURVE, "x", options, sample_bytes=len(PIXELS)
+                *(self.folder, name, tenant, self.model, BATCH, *CURVE, "x"),
+                is_shared=True,
+                options=options,
+                sample_bytes=len(PIXELS),
             )
             arguments = {"setup": as_text(setup)}
             self.zygote.start("workloads.live.worker:forked", arguments, name=name, log=self.folder / "log")
@@ -183,7 +186,7 @@ def decision_ms(n_members: int) -> float:
     lanes, taken_s = Lanes(queues, 0.05), list[float]()
     for name, queue in queues.items():
         queue.join(f"x/{name}", LatencyCurve(*CURVE), BATCH)
-        lanes.join("x", name, f"x/{name}")
+        lanes.join("x", name, f"x/{name}", is_shared=True)
         queue.credit(f"x/{name}", BATCH)
         for number in range(UNDER_WAY):
             queue.arrive(b"", number, 0.0, SLO_S, PIXELS, 0.0)

@@ -92,7 +92,7 @@ def read_best_known() -> Values:
 
 
 def store(problem_set: str, label: str, found: BestKnown) -> None:
-    """Put ``found`` into the file, if it is better than what stands there; a line a problem."""
+    """Put ``found`` into the file, if it is better than what is there; a line a problem."""
     values = read_best_known()
     known = values.setdefault(problem_set, {})
     known[label] = known[label].with_found(found) if label in known else found
@@ -122,7 +122,7 @@ class Result:
         claimed_gap: The plan's.
         gap: What its certificate proves; ``None`` where that is nothing.
         violations: What the checker found.
-        peak_mib: Most memory that the process has held so far.
+        peak_mib: The process's peak memory up to then.
     """
 
     label: str
@@ -331,7 +331,7 @@ def _checked(task: Task, plan: dict[str, object], seconds: float, peak_mib: floa
 
 
 def _measure(case: Case, n_problems: int | None) -> None:
-    """Solve the case's problems and print a line of JSON for each: the plan, its seconds, the memory so far."""
+    """Solve the case's problems and print a line of JSON for each: the plan, its seconds, the peak memory."""
     measure = _commanded if case.is_command else _solved
     whose_memory = resource.RUSAGE_CHILDREN if case.is_command else resource.RUSAGE_SELF
     measure(replace(case, time_limit_s=1.0), _warm_up(case))

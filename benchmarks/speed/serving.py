@@ -121,7 +121,7 @@ def seconds_in_a_pool(case: Case, requests: Sequence[Requests], *, trains: bool 
     pieces = [(edge_s, [one for one in known if one.servers[0].ready_s < edge_s]) for edge_s in edges]
     jitter = ServiceJitter(0, case.sigma) if case.sigma else None
     state, n_in_time = pool.PoolState.at_start(len(requests)), 0
-    if trains:  # one on each lane, from when it stands
+    if trains:  # one on each lane, from when it is made
         jobs = (replace(TRAINING, window=place, lane_id=one.lane_id) for place, one in enumerate(known))
         state = replace(state, jobs=tuple(jobs))
     kernel = partial(pool.give_way, beside=beside_of(case)) if trains else pool.advance

@@ -149,7 +149,7 @@ def _as_text(members: Iterable[tuple[int, int]]) -> str:
 
 
 def _members(file: Path) -> list[tuple[int, int]]:
-    """The processes that are written down, with when each was born, as far as they live."""
+    """The recorded processes that live, with when each was born."""
     try:
         lines = read_input(file, 2**24).decode().splitlines()
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def _children(pid: int, proc: Path) -> list[int]:
 
 
 def used_s(pid: int, proc: Path = PROC) -> float:
-    """CPU seconds that the process's threads have had; those of threads that ended are not told.
+    """CPU seconds that the process's threads have had; without those of threads that ended.
 
     Raises:
         OSError: The process is gone, or the kernel does not tell.
@@ -209,7 +209,7 @@ class Bucket:
     def step(self, passed_s: float, used_s: float) -> bool:
         """Whether the processes may run from now on, after so much time in which they used so much."""
         self.left_s = min(self.left_s + self.cores * passed_s - used_s, self.cores * _BURST_S)
-        # Stopped processes run again only once there is enough for a look or two: a signal costs more than it gives.
+        # Stopped processes run again only once there is enough for a look or two: a signal costs more than it brings.
         self.runs = self.left_s > (0.0 if self.runs else min(self.cores, 1.0) * _LOOK_S)
         return self.runs
 

@@ -1,7 +1,7 @@
 """Where shares of a CPU live: a folder an instance, which is its limit, and a folder in that for its processes.
 
 The folders are the truth: they outlive their maker. In a control group file system the kernel keeps to the limits: it
-gives processes a quota each period, and no more. Elsewhere ``executor.cpu.duty`` does.
+grants processes a quota each period, and no more. Elsewhere ``executor.cpu.duty`` does.
 
 Control groups of version 1 and 2 differ in the names of files, and in who may have processes: in version 2 a group that
 hands its controllers on has none itself. Which of them a machine has, and whether we may use it, is found by trying.
@@ -80,7 +80,7 @@ class Shares(ABC):
         """The living processes in the folder, by number; not in folders in it.
 
         Raises:
-            OSError: It cannot be told.
+            OSError: The kernel does not say.
         """
 
     def remove(self, folder: Path) -> None:

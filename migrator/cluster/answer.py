@@ -138,6 +138,11 @@ class PlanFile(StrictModel):
     columns: int
     prices: list[list[tuple[Number, Number]]]
 
+    @property
+    def sets(self) -> dict[str, list[str]]:
+        """By GPU its tenants."""
+        return {one.name: one.tenants for one in self.gpus}
+
 
 def read_plan_file(path: Path) -> PlanFile:
     """The file in ``path``.

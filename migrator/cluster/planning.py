@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 
 from migrator.cluster.answer import ClusterPlan, PlanFile, assignment_in, wrong_totals
-from migrator.cluster.posing import LONG, Effort, FirstWindow, Planned, Valuing, fleet_of
+from migrator.cluster.posing import LONG, Effort, FirstWindow, Planned, Valuing, first_window, fleet_of
 from migrator.config.cluster import ClusterConfig
 from migrator.errors import InfeasibleError
 from planner.cluster.check import violations
@@ -20,8 +21,10 @@ ROOM = 1.02
 """The load that a GPU may have at most; arrivals as they are drawn stray by a little from what was asked for."""
 
 
-def plan_cluster(cluster: ClusterConfig, values: Valuing, begun: PlanFile | None = None) -> ClusterPlan:
-    """Who goes where in the window, each GPU planned in full; ``begun`` says where tenants are now.
+def plan_cluster(
+    cluster: ClusterConfig, values: Valuing, begun: Mapping[str, Sequence[str]] | None = None
+) -> ClusterPlan:
+    """Who goes where in the window, each GPU planned in full; ``begun`` says by GPU whom it has now.
 
     Raises:
         InfeasibleError: A tenant brings more than any GPU serves that may have it.
@@ -35,10 +38,52 @@ def plan_cluster(cluster: ClusterConfig, values: Valuing, begun: PlanFile | None
     return _in_full(cluster, fleet, replace(found, unplaced=unplaced), values)
 
 
+class TenantPlacer:
+    """Places tenants again and again; the last cluster's window and processes are kept, which take the longest.
+
+    Threads may share it; one waits for the other.
+    """
+
+    def __init__(self, n_processes: int) -> None:
+        self._n_processes, self._lock = n_processes, Lock()
+        self._values: tuple[ClusterConfig, Valuing] | None = None
+
+    def __call__(
+        self, cluster: ClusterConfig, begun: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+        """By GPU its tenants, where ``begun`` has them now; and who is on none, with the reason.
+
+        Raises:
+            MigratorError: The cluster cannot be planned.
+        """
+        with self._lock:
+            plan = plan_cluster(cluster, self.values(cluster), begun)
+        sets = {gpu.name: own for gpu, own in zip(cluster.gpus, plan.found.sets, strict=True)}
+        unplaced = {one.tenant: one.reason for one in plan.found.unplaced}
+        unserved = dict.fromkeys(plan.unserved, "it is on a GPU that cannot serve all that it has")
+        return {gpu: own for gpu, own in sets.items() if not unserved.keys() & set(own)}, unserved | unplaced
+
+    def values(self, cluster: ClusterConfig) -> Valuing:
+        """What sets of the cluster are valued with, also where nodes are lost."""
+        whole = cluster.without(())
+        if self._values is None or self._values[0] != whole:
+            self.close()
+            self._values = whole, Valuing(first_window(whole, whole.run.name, self._n_processes), self._n_processes)
+            self._values[1].__enter__()
+        return self._values[1]
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._values is not None:
+            self._values[1].__exit__(None, None, None)
+        self._values = None
+
+
 def plan_rival(cluster: ClusterConfig, values: Valuing, name: str, bound: FleetBound) -> ClusterPlan:
     """The same where a rival says who goes where; a GPU that cannot serve what it is given serves nothing."""
     fleet = fleet_of(cluster, values.window)
-    sets = tuple(tuple(fleet.tenants[i] for i in members) for members in rival(name, fleet, cluster.run.seed))
+    dealt = rival(name, fleet, cluster.run.seed, values.window.slopes)
+    sets = tuple(tuple(fleet.tenants[i] for i in members) for members in dealt)
     placed = {name for members in sets for name in members}
     left = tuple(Unplaced(name, "the rival finds no GPU for it") for name in fleet.tenants if name not in placed)
     return _in_full(cluster, fleet, Assignment(sets, (0.0,) * len(sets), bound, left), values)
@@ -96,8 +141,8 @@ def _require_room(cluster: ClusterConfig, fleet: Fleet, window: FirstWindow) -> 
 
 
 def _effort(cluster: ClusterConfig) -> Effort:
-    """With which sets are planned in full: one GPU as ``migrator plan`` plans it."""
-    return LONG if len(cluster.gpus) > 1 else None
+    """With which sets are planned in full: one GPU as ``migrator plan`` plans it, which plans for traces alone."""
+    return LONG if len(cluster.gpus) > 1 or cluster.run.has_live_arrivals else None
 
 
 def sets_of(fleet: Fleet, found: Assignment) -> list[TenantSet]:
@@ -107,18 +152,18 @@ def sets_of(fleet: Fleet, found: Assignment) -> list[TenantSet]:
     return [TenantSet(gpu.gpu_class, tuple(sorted(index[name] for name in own))) for gpu, own in pairs]
 
 
-def present_in(cluster: ClusterConfig, fleet: Fleet, begun: PlanFile) -> Present:
-    """Where the file has tenants; a move costs what is answered right while weights are moved and workers start.
+def present_in(cluster: ClusterConfig, fleet: Fleet, begun: Mapping[str, Sequence[str]]) -> Present:
+    """Where tenants are; a move costs what is answered right while weights are moved and workers start.
 
     Raises:
-        PlanFileError: The file has a tenant on two GPUs.
+        PlanFileError: A tenant is on two GPUs.
     """
     gpu_of: dict[str, str] = {}
-    for one in begun.gpus:
-        for name in one.tenants:
+    for gpu, names in begun.items():
+        for name in names:
             if name in gpu_of:
-                raise PlanFileError(f"--from: tenant {name} is on {gpu_of[name]} and on {one.name}; one GPU is needed")
-            gpu_of[name] = one.name
+                raise PlanFileError(f"--from: tenant {name} is on {gpu_of[name]} and on {gpu}; one GPU is needed")
+            gpu_of[name] = gpu
     costs: dict[str, float] = {}
     for own in fleet.classes:
         for alone in filter(None, own.alone):

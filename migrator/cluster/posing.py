@@ -27,7 +27,7 @@ from migrator.execution.models import TabledModels
 from migrator.execution.planning import Solving
 from migrator.execution.posing import pools_terms, posed, warm_ups_of
 from migrator.execution.windows import Opening
-from migrator.inputs.assembly import assemble, service_profiles, untraced
+from migrator.inputs.assembly import assemble, assemble_run, service_profiles, untraced
 from migrator.inputs.setting import Setting
 from migrator.terminal.parallel import Processes
 from migrator.whatif.sweep import TenantOutcome, least_salvage, tenant_outcomes
@@ -40,6 +40,8 @@ from planner.plan import MigPlan
 from planner.problem import Problem
 from planner.solve import solve
 from workloads.errors import WorkloadError
+from workloads.profiles.operating_point import highest_capability_rps
+from workloads.profiles.shares import ShareProfile, slowdown
 
 SHORT = Budget(max_nodes=10, proves=False)
 """With which sets are valued in a search."""
@@ -60,7 +62,7 @@ class Foreseen:
         accuracy: Of its model.
         forecast: Of its arrivals.
         gpu_class: On GPUs of which class its load is meant.
-        load: Its mean arrivals over the run, of what such a GPU serves at most.
+        load: Its mean arrivals over the run, of what such a GPU serves at most; of clients, the forecast of window 0.
     """
 
     tenant: TenantConfig
@@ -109,6 +111,24 @@ class FirstWindow:
         """The run of these tenants on a GPU of the class."""
         tenants = [self.tenants[i].tenant for i in wanted.members]
         return self.configs[wanted.gpu_class].model_copy(update={"tenants": tenants})
+
+    def slopes(self) -> Floats:
+        """How steep each tenant's latency is by share, beside a training, over its SLO, ``(n_classes, n_tenants)``.
+
+        ∞ where it has no operating point.
+        """
+        found = np.full((len(self.configs), len(self.tenants)), np.inf)
+        for number, tenant in np.ndindex(*found.shape):
+            try:
+                setting = _setting(self, number, tenant)
+            except (ConfigError, WorkloadError):
+                continue
+            entry, own = setting.config.tenants[0], setting.known_tenants[0]
+            chosen = (entry.batch, entry.processes, entry.max_batch, setting.knees(entry.model))
+            profile = ShareProfile.of(setting.profiles, setting.gpu, entry.model, own.slo_s, *chosen)
+            beside = slowdown(setting.sensitivity(entry.model), setting.config.simulation.interference, (), 1)
+            found[number, tenant] = beside * profile.steepness / own.slo_s
+        return found
 
     def obstacle(self, tenant: int, classes: Collection[int]) -> str | None:
         """Why none of the classes serves the tenant; ``None`` where one does."""
@@ -209,14 +229,18 @@ def _foreseen(job: tuple[Sequence[Config], str]) -> Foreseen:
     failed = list[ConfigError]()
     for gpu_class, config in enumerate(configs):
         try:
-            setting, traffic = assemble(config, origin)
+            setting, traffic = assemble_run(config, origin)
         except ConfigError as error:
             failed.append(error)
             continue
         models = TabledModels(setting.tenants, config.window_s)
         accuracies = models.open(0)
         forecast = Foresight(setting, traffic).forecast(observe(setting, traffic, 0, accuracies))
-        return Foreseen(setting.config.tenants[0], accuracies[0], forecast, gpu_class, traffic.origins[0].load)
+        load = traffic.origins[0].load
+        if config.has_live_arrivals:
+            most_rps = highest_capability_rps(setting.gpu, setting.tenants[0].operating_points.values())
+            load = float(forecast.mean_rps.mean()) / most_rps
+        return Foreseen(setting.config.tenants[0], accuracies[0], forecast, gpu_class, load)
     if unmet := next((error for error in failed if isinstance(error, ConfigSloError)), None):
         raise InfeasibleError(str(unmet))
     raise failed[0]
@@ -332,6 +356,7 @@ class Valuing:
 
     def __init__(self, window: FirstWindow, n_processes: int) -> None:
         self.window, self._processes = window, Processes(n_processes, partial(_take, window))
+        self._short: dict[TenantSet, float | None] = {}
 
     def __enter__(self) -> Self:
         self._processes.__enter__()
@@ -345,7 +370,9 @@ class Valuing:
     def worths(self, wanted: Sequence[TenantSet]) -> list[float | None]:
         """As a search values sets."""
         done = dict(self._processes.each(_short, wanted))
-        return [done[place] for place in range(len(wanted))]
+        found = [done[place] for place in range(len(wanted))]
+        self._short.update(zip(wanted, found, strict=True))
+        return found
 
     def nets(self, pairs: Sequence[tuple[int, int]], prices: Floats) -> Floats:
         """What tenants earn net of prices, ``(n_pairs, n_prices)``."""
@@ -354,8 +381,19 @@ class Valuing:
 
     def planned(self, wanted: Sequence[TenantSet], effort: Effort = LONG) -> list[Planned | None]:
         """What each set's full plan comes to, never less than the short one where there is a budget."""
-        efforts = (None,) if effort is None else (SHORT, effort)
-        jobs = [(one, own) for one in wanted for own in efforts]
-        done, n = dict(self._processes.each(_summary, jobs)), len(efforts)
-        found = [[one for at in range(n) if (one := done[n * place + at]) is not None] for place in range(len(wanted))]
-        return [max(own, key=lambda one: one.worth, default=None) for own in found]
+        found = self._summaries([(one, effort) for one in wanted])
+        if effort is None:
+            return found
+        is_less = [not self._is_as_good(one, own) for one, own in zip(wanted, found, strict=True)]
+        short = iter(self._summaries([(one, SHORT) for one, less in zip(wanted, is_less, strict=True) if less]))
+        pairs = [(own, next(short) if less else None) for own, less in zip(found, is_less, strict=True)]
+        return [max(filter(None, pair), key=lambda one: one.worth, default=None) for pair in pairs]
+
+    def _summaries(self, jobs: Sequence[tuple[TenantSet, Effort]]) -> list[Planned | None]:
+        done = dict(self._processes.each(_summary, jobs))
+        return [done[place] for place in range(len(jobs))]
+
+    def _is_as_good(self, wanted: TenantSet, found: Planned | None) -> bool:
+        """Whether the set's short plan is known to be worth no more."""
+        short = self._short.get(wanted, math.inf)
+        return short is None or (found is not None and found.worth >= short)

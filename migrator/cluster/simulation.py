@@ -1,6 +1,6 @@
 """A cluster's runs, simulated: each GPU's is an ordinary run, several at once; what they answered is added up.
 
-A run is told of nothing but its own GPU: it is the one that ``migrator run`` makes of the GPU's config.
+A run knows nothing but its own GPU: it is the one that ``migrator run`` makes of the GPU's config.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workloads.serving.tally import Totals
 from workloads.traffic.trace_store import keep_traces, kept_traces
 
 Answered = Mapping[str, tuple[Totals, ...]]
-"""What became of requests, by tenant and window."""
+"""Outcomes of requests, by tenant and window."""
 
 
 def gpu_configs(cluster: ClusterConfig, window: FirstWindow, plan: ClusterPlan) -> dict[str, Config]:
@@ -51,7 +51,7 @@ def require_simulated(cluster: ClusterConfig, origin: str) -> None:
         if gpu.config.backend != "sim":
             raise ConfigError(
                 f"{origin}: cluster.gpus.{gpu.name.rpartition('.')[0]}.backend is {gpu.config.backend}; a cluster's "
-                "runs are simulated, so that sim is needed (cluster plan --write gives each GPU a config of its own)"
+                "runs are simulated, so that sim is needed (cluster plan --write writes a config for each GPU)"
             )
 
 
@@ -66,12 +66,12 @@ class GpuRun:
 
 @dataclass(frozen=True, slots=True)
 class GpuOutcome:
-    """What came of a GPU's run.
+    """The outcome of a GPU's run.
 
     Attributes:
         name: The GPU's.
         node: Where it is.
-        answered: What became of its tenants' requests; empty without tenants.
+        answered: The outcomes of its tenants' requests; empty without tenants.
         expected: What its first window's plan was expected to answer in time and right, by weight.
     """
 
@@ -88,7 +88,7 @@ class GpuOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOutcome:
-    """What came of all GPUs' runs.
+    """The outcome of all GPUs' runs.
 
     Attributes:
         gpus: In the config's order.
@@ -120,7 +120,7 @@ class ClusterOutcome:
 
 
 def answered_in(log: ReadLog) -> Answered:
-    """What became of the requests of a run, by its log alone."""
+    """The outcomes of a run's requests, by its log alone."""
     windows = list(log.settled.values())
     return {one.name: tuple(totals_of(window.tenants[one.name]) for window in windows) for one in log.header.tenants}
 
@@ -131,7 +131,7 @@ def _carried_out(job: GpuRun) -> Answered:
 
 
 def carry_out(runs: Sequence[GpuRun], n_processes: int, tell: Callable[[int], None] = lambda _: None) -> list[Answered]:
-    """What became of the requests of each run; ``tell`` hears how many are done.
+    """The outcomes of the requests of each run; ``tell`` hears how many are done.
 
     Raises:
         InfeasibleError: A run has no first plan.
@@ -146,7 +146,7 @@ def carry_out(runs: Sequence[GpuRun], n_processes: int, tell: Callable[[int], No
 
 
 def outcome_of(cluster: ClusterConfig, plan: ClusterPlan, answered: Mapping[str, Answered]) -> ClusterOutcome:
-    """What came of runs, by GPU."""
+    """The outcomes of runs, by GPU."""
     gpus = tuple(
         GpuOutcome(gpu.name, gpu.node, answered.get(gpu.name, {}), expected)
         for gpu, expected in zip(cluster.gpus, plan.expected, strict=True)

@@ -146,7 +146,7 @@ def _valuing(cluster: ClusterConfig, config: Path, n_processes: int) -> Iterator
 
 def _planned(cluster: ClusterConfig, values: Valuing, begun: PlanFile | None = None) -> ClusterPlan:
     with progress().status(f"looking for who goes on which of {counted(len(cluster.gpus), 'GPU')}"):
-        return plan_cluster(cluster, values, begun)
+        return plan_cluster(cluster, values, None if begun is None else begun.sets)
 
 
 def _require_placed(plan: ClusterPlan, config: Path) -> None:
@@ -361,7 +361,7 @@ def compare_command(
 
 
 def _of_all(answered: Sequence[Answered], arrivals: dict[str, int]) -> Totals:
-    """What became of all tenants' requests; those of tenants without a run are dropped."""
+    """The outcomes of all tenants' requests; those of tenants without a run are dropped."""
     missing = sum(n for name, n in arrivals.items() if not any(name in own for own in answered))
     return total(answered) + Totals(arrivals=missing, dropped=missing)
 

@@ -29,7 +29,7 @@ from migrator.terminal.outputs import Kind, require_writable, write_output
 from migrator.terminal.parallel import Processes, n_cores
 from migrator.views.as_json import comparison_to_json
 from migrator.views.compare import print_comparison
-from migrator.views.html import comparison_to_html
+from migrator.views.compare_page import comparison_to_html
 from migrator.views.page import require_plot_extra
 from migrator.views.sentences import print_goals
 from migrator.views.traffic import print_load_of_segments, print_traffic
@@ -148,7 +148,7 @@ def _print_traffic(matches: Sequence[Match]) -> None:
 
 
 def _scores(matches: Sequence[Match], n_processes: int) -> tuple[MatchScore, ...]:
-    """What came of the matches, in their order, whichever was done first."""
+    """The matches' scores, in their order, whichever was done first."""
     scores: dict[int, MatchScore] = {}
     console = progress()
     prepare = partial(keep_traces, kept_traces())

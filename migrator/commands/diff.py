@@ -44,7 +44,7 @@ def diff_command(
     Raises:
         LogError: A folder holds no log of ours.
         MigratorError: The runs have nothing in common; or ``hindsight`` is asked of a run that is not simulated, that
-            has no instances, or whose config gives other requests by now, or of runs on other requests.
+            has no instances, or whose config now has other requests, or of runs on other requests.
         ConfigError: The first run's config cannot be used for ``hindsight``.
     """
     if html is not None:

@@ -197,7 +197,7 @@ def _by_mps(n_gpus: int) -> dict[int, str]:
 
 
 def _gpu(gpu: DriverGpu, where: Where) -> Iterator[Finding]:
-    """What one GPU in MIG mode is like, what stands on it, and who has it."""
+    """What one GPU in MIG mode is like, its instances, and who has it."""
     about = f"GPU {gpu.index}"
     yield Finding("ok", about, f"{gpu.model.title}, in MIG mode, as {gpu.model.name}")
     if not gpu.keeps_mig_mode:
@@ -244,7 +244,7 @@ def _standing(gpu: DriverGpu, records: Records, about: str) -> Iterator[Finding]
             advice = "it cannot be destroyed before they end" if item in ours else ""
             yield Finding("warning" if item in ours else "note", about, f"{item.placement} is held by {who}", advice)
     if records.target is not None and set(records.target) != {str(item.placement) for item in ours}:
-        said = f"last asked for: {' '.join(records.target) or 'no instance'}, which is not what stands of ours"
+        said = f"last asked for: {' '.join(records.target) or 'no instance'}, which is not what we have there"
         yield Finding("warning", about, said, f"migrator gpu restore -i {gpu.index}")
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +20,11 @@ from executor.access import is_loopback, is_loopback_header, token_in
 from executor.files import write_whole
 from migrator.commands.options import with_examples
 from migrator.errors import LogError, MigratorError, OutputError
+from migrator.execution.loop import View
 from migrator.extras import lacking
 from migrator.log.follow import FollowedLog
 from migrator.terminal.console import note, warn
+from migrator.terminal.parallel import start_beside
 from migrator.terminal.signals import interruptible
 
 if TYPE_CHECKING:
@@ -57,39 +60,83 @@ def metrics_command(
         LogError: There is no run in the folder.
         OutputError: The file cannot be written.
     """
-    if (reason := lacking("metrics")) is not None:
-        raise MigratorError(f"migrator metrics {reason}")
-    from migrator.views.metrics import RunMetrics as Metrics  # noqa: PLC0415 - needs an extra
-
+    _require_extra("migrator metrics")
     if textfile is not None and textfile.resolve().is_relative_to(run.resolve()):
         raise MigratorError(f"--textfile {textfile}: lies in the run's folder; any other place is allowed")
     if not is_loopback(host) and token is None:
         raise MigratorError(f"--host {host}: others can reach it, so that --token FILE is needed")
     digest = None if token is None else sha256(token_in(token)).digest()
-    followed = FollowedLog(run)
-    metrics = Metrics(followed, warn)
     with suppress(KeyboardInterrupt), interruptible():
         if textfile is not None:
-            _begin(metrics, followed)
+            metrics = _metrics_of(run)
             _each_second(lambda: _write(textfile, metrics.text()))
             return
-        with _listening(host, port, metrics.text, digest) as server:
-            _begin(metrics, followed)
-            where = f"http://{f'[{host}]' if ':' in host else host}:{server.server_address[1]}/metrics"
-            note(f"metrics of {run} at {where}")
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            _each_second(metrics.look)
+        with _bound(host, port, "--port") as listening:
+            metrics = _metrics_of(run)
+            note(f"metrics of {run} at {_address(listening)}")
+            _serve(listening, metrics, digest)
 
 
-def _begin(metrics: RunMetrics, followed: FollowedLog) -> None:
-    """Take all that is in the log.
+class MetricsBeside(View):
+    """The metrics of the run that it watches, served on loopback by a process of its own; that ends when it is closed.
+
+    It is a process that reads the run's folder, so that nothing of it costs the run, or ends it.
+    """
+
+    def __init__(self, port: int) -> None:
+        """Take the port, any that is free if it is 0, and say which.
+
+        Raises:
+            MigratorError: The extra is not installed, or the port is in use.
+        """
+        _require_extra("--metrics")
+        self._listening = _bound("127.0.0.1", port, "--metrics")
+        self._process: BaseProcess | None = None
+        note(f"metrics at {_address(self._listening)}")
+
+    def begun(self, folder: Path) -> None:
+        """Start to follow the run."""
+        self._process = start_beside(_beside, self._listening, folder)
+        self._listening.close()
+
+    def close(self) -> None:
+        """End the process, and let go of the port."""
+        self._listening.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+
+
+def _beside(listening: socket.socket, folder: Path) -> None:
+    _serve(listening, _metrics_of(folder), None)
+
+
+def _require_extra(what: str) -> None:
+    if (reason := lacking("metrics")) is not None:
+        raise MigratorError(f"{what} {reason}")
+
+
+def _metrics_of(run: Path) -> RunMetrics:
+    """The metrics of the run in the folder, with all that is in its log.
 
     Raises:
         LogError: There is no run, or its log is damaged.
     """
+    from migrator.views.metrics import RunMetrics as Metrics  # noqa: PLC0415 - needs an extra
+
+    followed = FollowedLog(run)
+    metrics = Metrics(followed, warn)
     metrics.look()
     if followed.damage:
         raise LogError(followed.damage)
+    return metrics
+
+
+def _serve(listening: socket.socket, metrics: RunMetrics, digest: bytes | None) -> None:
+    """Answer scrapes, until a signal ends that."""
+    with _Server(listening, metrics.text, digest) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _each_second(metrics.look)
 
 
 def _each_second(do: Callable[[], object]) -> None:
@@ -107,24 +154,40 @@ def _write(path: Path, text: bytes) -> None:
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers scrapes; a port in use is refused, and IPv6 is spoken where the address is one."""
+    """Answers scrapes."""
 
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, text: Callable[[], bytes], digest: bytes | None) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.text, self.digest = text, digest
-        super().__init__((host, port), _Scrape)
+    def __init__(self, listening: socket.socket, text: Callable[[], bytes], digest: bytes | None) -> None:
+        super().__init__(listening.getsockname()[:2], _Scrape, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.text, self.digest = listening, text, digest
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is nobody's business."""
 
 
-def _listening(host: str, port: int, text: Callable[[], bytes], digest: bytes | None) -> _Server:
+def _bound(host: str, port: int, option: str) -> socket.socket:
+    """Where scrapes come; IPv6 is spoken where the address is one.
+
+    Raises:
+        MigratorError: The port is in use, or the address is not this machine's.
+    """
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        return _Server(host, port, text, digest)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen()
     except OSError as error:
-        raise MigratorError(f"--port {port} at {host}: {error.strerror or error}; 0 takes any that is free") from None
+        listening.close()
+        where = f"{option} {port} at {host}"
+        raise MigratorError(f"{where}: {error.strerror or error}; 0 takes any that is free") from None
+    return listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
 
 class _Scrape(BaseHTTPRequestHandler):
@@ -159,4 +222,4 @@ class _Scrape(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Nothing is told of a scrape."""
+        """Log nothing of a scrape."""

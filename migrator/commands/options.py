@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -28,10 +28,26 @@ def with_examples(*calls: str) -> Callable[[_Verb], _Verb]:
     return marked
 
 
+def in_groups(groups: Mapping[str, str]) -> Callable[[_Verb], _Verb]:
+    """List the options of a verb's function under titles: each title with its options' names, blanks between them."""
+
+    def marked(verb: _Verb) -> _Verb:
+        vars(verb)["groups"] = {name: title for title, names in groups.items() for name in names.split()}
+        return verb
+
+    return marked
+
+
 def epilog_of(verb: Callable[..., None]) -> str:
-    """The last line of a verb's help."""
+    """The last lines of a verb's help: a call each."""
     calls = vars(verb)["examples"]
-    return f"Example{'s' if len(calls) > 1 else ''}: " + "   ".join(f"[bold]migrator {call}[/]" for call in calls)
+    return "\n".join([f"Example{'s' if len(calls) > 1 else ''}:", *(f"  [bold]migrator {call}[/]" for call in calls)])
+
+
+def titles_of(verb: Callable[..., None]) -> Mapping[str, str]:
+    """By an option's name, the title under which the verb's help lists it; empty where all are under one."""
+    found: Mapping[str, str] = vars(verb).get("groups", {})
+    return found
 
 
 def nameable(path: Path | None) -> Path | None:
@@ -95,6 +111,22 @@ State = Annotated[
         help="Where is written which instances are ours. Default: the user's own.",
     ),
 ]
+
+RunIndex = Annotated[
+    int | None, typer.Option("--index", "-i", min=0, help="Which real GPU, as in nvidia-smi -i; over the config.")
+]
+
+Metrics = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        metavar="PORT",
+        help="Serve its metrics there while it runs, as migrator metrics does; 0: any port that is free.",
+    ),
+]
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also tell each new plan of the rest of a window.")]
 
 BesideOthers = Annotated[
     bool,

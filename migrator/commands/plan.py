@@ -94,7 +94,7 @@ def plan_command(
         str | None, typer.Option(help="paper-ilp: paper12, the paper's twelve configurations, or all (the default).")
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option(min=0.0, metavar="SECONDS", help="Seconds until the best plan so far is taken.")
+        float | None, typer.Option(min=0.0, metavar="SECONDS", help="Seconds until the best plan found is taken.")
     ] = None,
     warm_start: Annotated[
         Path | None, typer.Option(help="A plan file of a like problem, to start from; with --problem.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -43,14 +43,19 @@ from migrator.profiling.record import (
     measured_start,
     rounds_costs,
     rows,
+    share_rows,
     turn_costs,
 )
-from migrator.profiling.stages import MeasuringPlan, Stage, stages
-from migrator.profiling.subjects import Subject, named, require_live, subject
+from migrator.profiling.stages import MeasuringPlan, SharePlan, Stage, stages
+from migrator.profiling.subjects import Named, Subject, named, require_live, subject
 from migrator.terminal.console import escape, note, output, progress, warn, warn_of
 from migrator.terminal.outputs import Kind, require_writable, write_output
 from migrator.views.progress import moving_line
+from workloads.errors import ProfileTableError
+from workloads.profiles.knee import LEAST_SAMPLES
+from workloads.profiles.share_table import ShareRow, beside_unseen, parse_share_table, share_text
 from workloads.profiles.table import parse_profiles, text_of
+from workloads.profiles.unseen import guessed
 
 PLENTY, COARSE = (3.0, (1, 2, 4, 8, 16, 32)), (0.75, (1, 8, 32))
 """Seconds a stage, and batch sizes, where nothing is said; and those of a coarse measurement."""
@@ -70,6 +75,7 @@ MOST_SPREAD = 0.2
 @with_examples(
     "profile mlp cnn --gpu cpu-1.6-in-7 --coarse",
     "profile mlp --beside cnn --gpu cpu-1.6-in-7 --coarse",
+    "profile mlp --gpu cpu-1.6-in-7 --shares 10,30,50,70,90 --beside-trainer cnn",
     "profile resnet50:cifar10 my_module:make_model:digits --gpu nvml --processes 1,2,3",
 )
 def profile_command(
@@ -89,7 +95,14 @@ def profile_command(
         ),
     ] = "auto",
     index: Index = 0,
-    out: Annotated[Path, typer.Option(help="The table (CSV), for profiles: in a config.")] = Path("profiles.csv"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The table (CSV), for profiles: in a config. Default: profiles.csv; with --shares it is for "
+            "share_profiles:, and shares.csv.",
+            show_default=False,
+        ),
+    ] = None,
     coarse: Annotated[
         bool, typer.Option("--coarse", help="Quickly: fewer batches, each for less long; some profiles are computed.")
     ] = False,
@@ -110,6 +123,26 @@ def profile_command(
             metavar="MODEL[:BENCHMARK]", help="Measure, too, what it costs to take turns with this one in an instance."
         ),
     ] = None,
+    shares: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT,…",
+            help="Measure latency on these shares of the card instead, five or more, one process each.",
+        ),
+    ] = None,
+    beside_trainer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL[:BENCHMARK]", help="With --shares: again while this one trains on the rest; several times."
+        ),
+    ] = None,
+    guess_trainer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL[:BENCHMARK]",
+            help="With --beside-trainer: rows beside this one, which is not run, by its modules; several times.",
+        ),
+    ] = None,
     training: Annotated[
         Literal["naive", "replay"],
         typer.Option(case_sensitive=False, help="How a retraining goes through its samples."),
@@ -126,25 +159,42 @@ def profile_command(
     """Measure the models, print what was found, and write the table.
 
     Raises:
-        MigratorError: Something that was asked for is not there, or an earlier measurement was another one.
+        MigratorError: Options do not go together, something that was asked for is not there, or an earlier measurement
+            was another one.
         NoGpuError: There is no such GPU, or the catalogue does not know it.
         OtherControllerError: Another controller has the GPU.
     """
     default_s, default_batches = COARSE if coarse else PLENTY
+    sizes = tuple(sorted(set(default_batches if batches is None else _counts("--batches", batches))))
+    if shares is not None:
+        _refuse_with_shares(profiles=profiles, beside=beside, processes=None if processes == "1,2" else processes)
+        on_shares = SharePlan(
+            models=tuple(_named_once(models)),
+            trainers=tuple(_named_once(beside_trainer or (), "--beside-trainer ")),
+            guessed=tuple(_named_once(guess_trainer or (), "--guess-trainer ")),
+            percents=_percents(shares),
+            batches=sizes,
+            seconds=seconds or default_s,
+            training=training,
+        )
+        where = _Where(gpu, index, state or state_folder(), out or Path("shares.csv"), beside_others)
+        _profile_shares(on_shares, where, sample, data)
+        return
+    if beside_trainer or guess_trainer:
+        which = "--beside-trainer" if beside_trainer else "--guess-trainer"
+        raise MigratorError(f"{which} is of shares: --shares is needed, as --shares 10,30,50,70,90")
+    out = out or Path("profiles.csv")
     other = None if beside is None else named(beside)
     asked = MeasuringPlan(
         profiles=(),  # the GPU's, once it is open
-        batches=tuple(sorted(set(default_batches if batches is None else _counts("--batches", batches)))),
+        batches=sizes,
         processes=tuple(sorted(set(_counts("--processes", processes)))),
         seconds=seconds or default_s,
         training=training,
         is_coarse=coarse,
         beside=None if other is None else other.text,
     )
-    asked_for = [named(text) for text in models]
-    twice = next((item.model for item in asked_for if [i.model for i in asked_for].count(item.model) > 1), None)
-    if twice is not None:
-        raise MigratorError(f"model {twice} is given twice; a table holds it once")
+    asked_for = _named_once(models)
     require_writable("--out", out, Kind.TABLE)
     require_live(asked_for if other is None else [*asked_for, other])
     folder = state or state_folder()
@@ -181,6 +231,172 @@ def profile_command(
             _tell(real.gpu, label, asked, plan, record, out)
 
 
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """On which card, under whose state, and into which file."""
+
+    gpu: str
+    index: int
+    state: Path
+    out: Path
+    beside_others: bool
+
+
+def _named_once(models: Sequence[str], option: str = "") -> list[Named]:
+    """The models; ``option`` begins messages.
+
+    Raises:
+        MigratorError: One is unknown, or given twice.
+    """
+    try:
+        found = [named(text) for text in models]
+    except MigratorError as error:
+        raise MigratorError(f"{option}{error}") from None
+    names = [item.model for item in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise MigratorError(f"{option}model {twice} is given twice; a table holds it once")
+    return found
+
+
+def _refuse_with_shares(**given: str | None) -> None:
+    """Refuse options that are of instances.
+
+    Raises:
+        MigratorError: One is given.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise MigratorError(f"--{name} {value}: is of instances, and not of --shares; leave it out")
+
+
+def _percents(text: str) -> tuple[int, ...]:
+    """The shares that the text lists."""
+    parts = [part.strip().removesuffix("%").strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and 0 < int(part) < 100 for part in parts):
+        raise typer.BadParameter(f"--shares {text}: whole hundredths from 1 to 99, separated by commas, are needed")
+    found = tuple(sorted(set(map(int, parts))))
+    if len(found) < LEAST_SAMPLES:
+        raise typer.BadParameter(f"--shares {text}: {len(found)} given; a curve needs {LEAST_SAMPLES} or more")
+    return found
+
+
+def _profile_shares(asked: SharePlan, where: _Where, sample: Path | None, data: Path | None) -> None:
+    """Measure on shares, print what was found, and write the table.
+
+    Raises:
+        MigratorError: A model that is to train cannot, or nothing was measured.
+    """
+    if lacks := next((item.model for item in (*asked.trainers, *asked.guessed) if item.benchmark is None), None):
+        raise MigratorError(f"a trainer, {lacks}, has nothing to learn; {lacks}:BENCHMARK is needed")
+    if asked.guessed and not asked.trainers:
+        raise MigratorError(
+            f"--guess-trainer {asked.guessed[0].text}: from trainings that are run; --beside-trainer is needed"
+        )
+    if twice := {one.model for one in asked.trainers} & {one.model for one in asked.guessed}:
+        raise MigratorError(f"--guess-trainer {min(twice)}: it is run, too (--beside-trainer); leave one of both out")
+    require_writable("--out", where.out, Kind.TABLE)
+    require_live([*asked.models, *asked.trainers, *asked.guessed])
+    with (
+        _opened(where.gpu, where.index, where.state, beside_others=where.beside_others, in_parts=True) as (real, label),
+        TemporaryDirectory() as files,
+    ):
+        plan = asked.stages(real.gpu.model)
+        subjects = {item.model: subject(item, sample, data, Path(files)) for item in asked.models}
+        subjects |= {item.text: subject(item, sample, data, Path(files)) for item in asked.trainers}
+        settings = {
+            "version": __version__,
+            "gpu": label,
+            "index": where.index,
+            "models": [item.text for item in asked.models],
+            "shares": list(asked.percents),
+            "beside a training of": [item.text for item in asked.trainers],
+            "guessed beside": [item.text for item in asked.guessed],
+            "batches": list(asked.batches),
+            "seconds": asked.seconds,
+            "training": asked.training,
+            "sample": None if sample is None else str(sample),
+            "data": None if data is None else str(data),
+        }
+        with StageLog(where.out.with_name(f"{where.out.name}.partial"), settings) as record:
+            _measure(real, subjects, plan, record, asked.seconds, Path(files), asked.training)
+            warn_of(failures(plan, record))
+            found = list(share_rows(real.gpu.model.name, asked, plan, record))
+            found += _guessed_rows(real.gpu.model, asked, found, where.out, data)
+            _tell_shares(real.gpu.model, label, found, where)
+            record.finish()
+
+
+def _require_guessable(asked: SharePlan) -> None:
+    """Refuse guesses from nothing, of what is run, and of models whose modules are not known.
+
+    Raises:
+        MigratorError: Names the first.
+    """
+    if not asked.guessed:
+        return
+    first, run = asked.guessed[0].text, {one.model for one in asked.trainers}
+    if not run:
+        raise MigratorError(f"--guess-trainer {first}: from trainings that are run; --beside-trainer is needed")
+    if twice := run & {one.model for one in asked.guessed}:
+        raise MigratorError(f"--guess-trainer {min(twice)}: it is run, too (--beside-trainer); leave one of both out")
+    if own := [one.model for one in (*asked.trainers, *asked.guessed) if ":" in one.model]:
+        raise MigratorError(
+            f"--guess-trainer {first}: modules are known of the catalogue's models, and not of {own[0]}"
+        )
+
+
+def _guessed_rows(
+    gpu: GpuModel, asked: SharePlan, found: Sequence[ShareRow], out: Path, data: Path | None
+) -> list[ShareRow]:
+    """Rows beside the trainings that were not run, by their modules; says how each factor came about."""
+    if not asked.guessed:
+        return []
+    from workloads.learning.datasets import benchmark  # noqa: PLC0415 - only with the extra live
+    from workloads.learning.models import classifier  # noqa: PLC0415
+    from workloads.learning.modules import module_counts  # noqa: PLC0415
+
+    try:
+        table = parse_share_table(str(out), share_text(found), gpu)
+    except ProfileTableError:  # which the table's own error says
+        return []
+    counts: dict[str, tuple[int, ...]] = {}
+    for one in (*asked.trainers, *asked.guessed):
+        made = classifier(one.model.replace("-", "_"), **benchmark(one.benchmark or "", folder=data).model_options)
+        counts[one.model] = module_counts(made.module)
+    beside = {name: own for name in table.models if (own := table.beside(name))}
+    rows: list[ShareRow] = []
+    for one in asked.guessed:
+        guesses = {name: guessed(counts, own, counts[one.model]) for name, own in beside.items()}
+        for name, guess in guesses.items():
+            told = f"{name} beside {one.model}, not run: × {guess.factor:.3f}, {guess.told}"
+            output().print(escape(told), soft_wrap=True)
+        rows += beside_unseen(found, one.model, guesses)
+    return rows
+
+
+def _tell_shares(gpu: GpuModel, label: str, found: Sequence[ShareRow], where: _Where) -> None:
+    """Print the figures and doubts, and write the table."""
+    if not any(not row.beside for row in found):
+        raise MigratorError("no model answered on any share, so there is no table")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("model", "batch", "share %", "beside", "mean ms", "p99", "step ms"):
+        table.add_column(heading, justify="left" if heading in ("model", "beside") else "right", no_wrap=True)
+    for row in sorted(found, key=lambda row: row.key):
+        times = [f"{1000 * seconds:,.2f}" for seconds in (row.mean_s, row.p99_s)]
+        step = "" if row.step_s is None else f"{1000 * row.step_s:,.2f}"
+        table.add_row(escape(row.model), str(row.batch), f"{100 * row.share:g}", escape(row.beside), *times, step)
+    output().print(f"[bold]{escape(label)}[/]", soft_wrap=True)
+    output().print(table)
+    text = share_text(found)
+    try:
+        warn_of(parse_share_table(str(where.out), text, gpu).warnings)
+    except ProfileTableError as error:
+        warn(str(error))
+    write_output("--out", where.out, text, Kind.TABLE)
+    output().print(f"written to {escape(str(where.out))}: for [bold]share_profiles:[/] in a config", soft_wrap=True)
+
+
 def _counts(option: str, text: str) -> tuple[int, ...]:
     """The numbers that the text lists."""
     parts = [part.strip() for part in text.split(",")]
@@ -196,16 +412,18 @@ def _measure(
     record: StageLog,
     seconds: float,
     folder: Path,
+    on_shares: str | None = None,
 ) -> None:
-    """Measure what is not recorded yet, with a line of progress."""
-    from migrator.profiling.profiler import Profiler  # noqa: PLC0415 - only with the extra live
+    """Measure what is not recorded yet, with a line of progress; with ``on_shares`` the training beside on shares."""
+    from migrator.profiling.profiler import Profiler, ShareProfiler  # noqa: PLC0415 - only with the extra live
 
     n_before = sum(record.has(stage.key) for stage in plan)
     if n_before:
         note(f"{n_before} of {len(plan)} stages are in {record.path} already")
     try:
         with _Progress(len(plan), n_before, seconds, progress()) as view:
-            Profiler(real, subjects, record, seconds, folder, view).measure(plan)
+            parts = (real, subjects, record, seconds, folder, view)
+            (Profiler(*parts) if on_shares is None else ShareProfiler(*parts, on_shares)).measure(plan)
     except KeyboardInterrupt:
         note(f"what was measured is in {record.path}; the same command goes on from there")
         raise
@@ -246,7 +464,9 @@ def _profiles(model: GpuModel, text: str | None) -> tuple[str, ...]:
 
 
 @contextmanager
-def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Iterator[tuple[RealGpu, str]]:
+def _opened(
+    name: str, index: int, state: Path, *, beside_others: bool, in_parts: bool = False
+) -> Iterator[tuple[RealGpu, str]]:
     """The GPU, with its journal held, so that we are the only controller; and what it is, for people.
 
     Raises:
@@ -258,9 +478,9 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
         mind_other_managers(may_refuse=not beside_others)
     else:
         warn_of(
-            f"instances of {other.name} stand, too, and may disturb" for other in standing_cuts(state) if other != cut
+            f"instances of {other.name} exist, too, and may disturb" for other in standing_cuts(state) if other != cut
         )
-    with _driven(name, cut, index, state) as gpu:
+    with _driven(name, cut, index, state, in_parts=in_parts) as gpu:
         label = gpu.label if isinstance(gpu, CpuGpu | MpsGpu) else f"{gpu.model.title}, by {gpu.backend}"
         with Journal(file_of(state, gpu.uuid), gpu.boot) as journal:
             Reconciler(gpu, journal, WallClock()).settle()
@@ -268,11 +488,13 @@ def _opened(name: str, index: int, state: Path, *, beside_others: bool) -> Itera
             yield RealGpu(gpu, journal, WallClock), label
 
 
-def _driven(name: str, cut: CpuCut | None, index: int, state: Path) -> DriverGpu:
+def _driven(name: str, cut: CpuCut | None, index: int, state: Path, *, in_parts: bool) -> DriverGpu:
     if cut is not None:
-        return CpuGpu(cut, state)
+        return CpuGpu(cut, state, in_parts=in_parts)
     if (share := MpsCut.named(name)) is not None:
-        return MpsGpu(share, index, state)
+        return MpsGpu(share, index, state, in_parts=in_parts)
+    if in_parts and name.casefold() in get_args(BackendName):
+        raise MigratorError(f"--shares: --gpu {name} has MIG instances; shares are of mps-a100-80gb-in-7, say")
     if (backend := name.casefold()) in get_args(BackendName):
         return open_gpu(cast("BackendName", backend), index)
     raise MigratorError(
@@ -405,7 +627,9 @@ class _Progress(StageView):
         self._bar.update(self._task, advance=1, left=self._left)
         if not self._console.is_terminal:
             text_of_one = _rate_text if stage.load.beside is None else _turn_text
-            rates = ", ".join(f"{name} {text_of_one(found)}" for name, found in figures.items())
+            n = stage.processes if stage.load.beside is None else None  # a training beside is none of the model's
+            shown = {name: found if isinstance(found, str) else found[:n] for name, found in figures.items()}
+            rates = ", ".join(f"{name} {text_of_one(found)}" for name, found in shown.items())
             done = f"{self._n_done} of {self._n_stages}, {self._left}"
             self._console.print(f"{done}: {escape(stage.key)}: {escape(rates)}", soft_wrap=True)
 

@@ -6,7 +6,7 @@ With ``--resume`` a run that was cut off is carried out again against its log, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,8 +16,19 @@ import typer
 from executor.files import read_input
 from executor.mig import GpuModel
 from migrator import __version__
-from migrator.commands.options import Assignments, BesideOthers, Keep, nameable, with_examples
-from migrator.commands.pages import require_page, write_page
+from migrator.commands.metrics import MetricsBeside
+from migrator.commands.options import (
+    Assignments,
+    BesideOthers,
+    Keep,
+    Metrics,
+    RunIndex,
+    Verbose,
+    in_groups,
+    nameable,
+    with_examples,
+)
+from migrator.commands.pages import require_page, tell
 from migrator.commands.running import (
     OnGpu,
     Resumption,
@@ -34,8 +45,10 @@ from migrator.commands.where import Manner
 from migrator.config.reading import files_in, read_config
 from migrator.config.sections import Config
 from migrator.errors import ConfigError, MigratorError
+from migrator.execution.loop import View, Views
 from migrator.execution.real import RealGpu, joining
 from migrator.execution.replay import replayed
+from migrator.inputs.arrival_store import ARRIVALS, ArrivalStore
 from migrator.inputs.assembly import assemble, assemble_run
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import Traffic
@@ -43,17 +56,23 @@ from migrator.log.records import Resumed, RunFinished, WindowFinished, WindowSta
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import CONFIG_FILE, ReadLog, config_sum
-from migrator.terminal.console import note, output, progress, warn, warn_of
+from migrator.terminal.console import note, progress, warn, warn_of
 from migrator.terminal.signals import Interruption, interruptible
 from migrator.views.progress import RunView
-from migrator.views.report import print_report
-from migrator.views.sentences import print_goals
 from migrator.views.traffic import print_traffic
 from migrator.whatif.goals import conditions_of, goals_of_run, require_kept
 from planner.policies.policy import AnyPolicy
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
 
 
+@in_groups(
+    {
+        "What is run": "windows seed assignments policy resume",
+        "What it prints": "out keep against html metrics verbose",
+        "On which GPU": "gpu index state adopt beside_others dry_run",
+        "Else": "time_limit help",
+    }
+)
 @with_examples("run quickstart.yaml --windows 2 --out runs/try", "run --resume runs/try")
 def run_command(
     config: Annotated[
@@ -76,7 +95,10 @@ def run_command(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="POLICY", help="Simulate this policy, too, and say what was won over it, e.g. static."),
+        typer.Option(
+            metavar="POLICY",
+            help="Simulate this policy, too, e.g. static, and report its goodput, too; report --full has more.",
+        ),
     ] = None,
     html: Annotated[
         Path | None,
@@ -87,7 +109,7 @@ def run_command(
         typer.Option(
             min=0.0,
             metavar="SECONDS",
-            help="Seconds a plan until the best so far is taken; the run is then not repeatable.",
+            help="Seconds a plan until the best found is taken; the run is then not repeatable.",
         ),
     ] = None,
     gpu: Annotated[
@@ -99,9 +121,7 @@ def run_command(
             "Over the config.",
         ),
     ] = None,
-    index: Annotated[
-        int | None, typer.Option("--index", "-i", min=0, help="Which real GPU, as in nvidia-smi -i; over the config.")
-    ] = None,
+    index: RunIndex = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -128,11 +148,10 @@ def run_command(
         Path | None,
         typer.Option(metavar="DIR", help="Instead of a CONFIG: go on with the run in this folder, which was cut off."),
     ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also tell each new plan of the rest of a window.")
-    ] = False,
+    metrics: Metrics = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Run a config under a policy and print its report; with ``against``, what it won over that policy, too.
+    """Run a config under a policy and print its report; with ``against``, beside what that policy answered.
 
     With ``time_limit`` each plan is made within that, and the run is not repeatable. With ``resume`` a run that was cut
     off goes on as it was begun.
@@ -164,12 +183,17 @@ def run_command(
             raise typer.BadParameter(f"--resume goes on with a run as it was begun: without {', '.join(given)}")
         if html is not None:
             require_page(html, resume)
-        resume_run(resume, where, policy=policy, against=against, html=html, keep=keep, verbose=verbose)
+        with beside_of(metrics) as beside:
+            resume_run(
+                resume, where, policy=policy, against=against, html=html, keep=keep, verbose=verbose, beside=beside
+            )
         return
     if config is None:
         raise typer.BadParameter("give a CONFIG, or --resume DIR")
     if keep and dry_run:
         raise typer.BadParameter("--keep is of what a run keeps, and --dry-run carries none out")
+    if metrics is not None and dry_run:
+        raise typer.BadParameter("--metrics is of a run that goes on, and --dry-run carries none out")
     asked = read_config(config, [*where.assignments, *(assignments or ())], windows=windows, seed=seed)
     conditions = conditions_of(keep, [tenant.name for tenant in asked.tenants])
     if html is not None:
@@ -177,21 +201,27 @@ def run_command(
     chosen = policy_of(policy or "migrator")
     rival = None if against is None else policy_of(against)
     refuse_unlike(rival, asked, str(config))
-    show = partial(_shown, asked, verbose)
-    folder, setting, opponent = begin(
-        asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit, rival=rival
-    )
+    with beside_of(metrics) as beside:
+        show = partial(shown, asked, verbose, beside)
+        folder, _, opponent = begin(
+            asked, str(config), chosen, show, where=where, out=out, time_limit_s=time_limit, rival=rival
+        )
     if folder is not None:
-        print_run(folder, opponent, setting, html, conditions)
+        print_run(folder, opponent, html, conditions)
+
+
+def beside_of(port: int | None) -> AbstractContextManager[View]:
+    """Who else watches the run: its metrics where a port is given."""
+    return nullcontext(View()) if port is None else closing(MetricsBeside(port))
 
 
 @contextmanager
-def _shown(config: Config, verbose: bool, gpu: GpuModel, traffic: Traffic) -> Iterator[RunView]:
+def shown(config: Config, verbose: bool, beside: View, gpu: GpuModel, traffic: Traffic) -> Iterator[View]:
     """Print what arrives, and then how far the run is; ``config`` is as it was read."""
     console = progress()
     print_traffic(config, traffic, console)
     with closing(RunView(config, gpu.memory_slices, console, verbose=verbose)) as view:
-        yield view
+        yield Views(view, beside)
 
 
 def resume_run(
@@ -203,10 +233,11 @@ def resume_run(
     html: Path | None,
     keep: Sequence[str] | None,
     verbose: bool,
+    beside: View,
 ) -> None:
     """Go on with the run in ``folder``, print what it kept and its report, and write its page into ``html``.
 
-    ``policy`` is the file of a policy of the user's own.
+    ``policy`` is the file of a policy of the user's own. ``beside`` watches the run, too.
 
     The log of a simulated run then is that of one that was never cut off, but for facts of the wall clock. A run on a
     real GPU, which is the header's, is joined at the begin of a window. One that is finished already is left alone.
@@ -226,6 +257,8 @@ def resume_run(
     rival, view = None if against is None else policy_of(against), partial(RunView, verbose=verbose)
     with interruptible() as interruption, ResumedLog(folder) as log:
         stands = log.stands
+        if stands.header.service:
+            raise MigratorError(f"--resume {folder}: a service is no run that ends; see migrator serve --help")
         conditions = conditions_of(keep, [tenant.name for tenant in stands.header.tenants])
         if log.is_finished:
             note(f"the run in {folder} is finished; nothing is left to do")
@@ -233,12 +266,8 @@ def resume_run(
             chosen = _policy_of(stands, policy)
         if log.is_finished and rival is None:
             report = report_of(stands)
-            goals = goals_of_run(report, conditions)
-            print_goals(goals, output())
-            print_report(report, output())
-            if html is not None:
-                write_page(html, folder)
-            require_kept(goals)
+            tell(stands, report, conditions, html)
+            require_kept(goals_of_run(report, conditions))
             return
         config, path = _config(stands), str(stands.folder / CONFIG_FILE)
         if html is not None:
@@ -251,14 +280,15 @@ def resume_run(
             setting, traffic = assemble(config, path)
             opponent = Rival.of(rival, setting, traffic)
             if not log.is_finished:
-                _carry_on(log, chosen, setting, traffic, view, interruption, is_own=policy is not None)
+                _carry_on(log, chosen, setting, traffic, view, beside, interruption, is_own=policy is not None)
         else:
             with gpu_of(config, path, where) as real:
                 assert real is not None
-                setting, traffic = assemble_run(config, path, real.gpu.model)
+                store = ArrivalStore(folder / ARRIVALS, [tenant.name for tenant in config.tenants], warn)
+                setting, traffic = assemble_run(config, path, real.gpu.model, store)
                 opponent = Rival.of(rival, setting, traffic)
-                _join(log, real, where, chosen, setting, traffic, view, interruption)
-    print_run(folder, opponent, setting, html, conditions)
+                _join(log, real, where, chosen, setting, traffic, view, beside, interruption)
+    print_run(folder, opponent, html, conditions)
 
 
 def _policy_of(stands: ReadLog, named: str | None) -> AnyPolicy:
@@ -303,6 +333,7 @@ def _join(
     setting: Setting,
     traffic: Traffic,
     view_of: Callable[..., RunView],
+    beside: View,
     interruption: Interruption,
 ) -> None:
     """Go on with a run on a real GPU at the next window for which all can be ready; what was torn is void."""
@@ -329,7 +360,7 @@ def _join(
             lambda: log,
             real=real,
             where=where,
-            view=view,
+            view=Views(view, beside),
             time_limit_s=stands.header.time_limit_s,
             begun=Resumption(stands, joins),
             interruption=interruption,
@@ -350,6 +381,7 @@ def _carry_on(
     setting: Setting,
     traffic: Traffic,
     view_of: Callable[..., RunView],
+    beside: View,
     interruption: Interruption,
     *,
     is_own: bool,
@@ -368,7 +400,7 @@ def _carry_on(
             traffic,
             replayed(stands, policy, is_own=is_own),
             lambda: log,
-            view=view,
+            view=Views(view, beside),
             time_limit_s=stands.header.time_limit_s,
             begun=Resumption(stands),
             interruption=interruption,

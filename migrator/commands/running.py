@@ -6,7 +6,7 @@ import errno
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -16,28 +16,26 @@ from executor.reconcile import decide
 from executor.zygote import ZygoteError
 from migrator.commands.gpu.changing import print_decision
 from migrator.commands.options import RUNS
-from migrator.commands.pages import AGAINST, write_page
+from migrator.commands.pages import AGAINST, tell
 from migrator.commands.where import Manner, mind_other_managers, state_folder
 from migrator.comparison.matches import Simulation, prepared
 from migrator.config.reading import config_yaml
 from migrator.config.sections import Config
-from migrator.errors import InfeasibleError, LiveError, MigratorError, StoppedError
+from migrator.errors import ConfigError, InfeasibleError, LiveError, MigratorError, StoppedError
 from migrator.execution import events
-from migrator.execution.loop import Loop, View
+from migrator.execution.loop import Loop, View, Views
 from migrator.execution.parts import Joining, Parts
 from migrator.execution.real import RealGpu, real_gpu, real_parts
-from migrator.execution.replanning import LATE_S
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.watch import NoAnswerError
 from migrator.extras import lacking
 from migrator.inputs.assembly import assemble_run
-from migrator.inputs.pools import require_shareable
+from migrator.inputs.pools import require_shareable, sharing_in_words, without_turns
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import RecordedTraffic, Traffic
-from migrator.log.records import Resumed, Wall, WindowStarted
+from migrator.log.records import Record, Wall
 from migrator.log.report import report_of
 from migrator.log.runlog import (
-    CONFIG_FILE,
     CUT,
     EVENTS_FILE,
     LOST,
@@ -48,11 +46,9 @@ from migrator.log.runlog import (
     read_log,
     require_unbegun,
 )
-from migrator.terminal.console import escape, note, output, program, progress, warn, warn_of
+from migrator.terminal.console import escape, note, program, progress, warn, warn_of
 from migrator.terminal.signals import Interruption, interruptible
-from migrator.views.ending import print_against, print_layout_over_time, print_retrainings
-from migrator.views.report import print_report
-from migrator.views.sentences import print_goals
+from migrator.views.progress import ProgressFile
 from migrator.whatif.goals import goals_of_run, require_kept
 from migrator.whatif.search import Condition
 from planner.policies.policy import AnyPolicy, Policy
@@ -68,12 +64,14 @@ class OnGpu:
         index: Which of the real ones.
         state: The folder of our journals.
         manner: How it is changed.
+        keeps: Whether instances stay at the end.
     """
 
     backend: str | None = None
     index: int | None = None
     state: Path | None = None
     manner: Manner = field(default_factory=Manner)
+    keeps: bool = False
 
     @property
     def assignments(self) -> list[str]:
@@ -83,7 +81,7 @@ class OnGpu:
 
     @property
     def with_state(self) -> str:
-        """What a command that is to find the same journals has at its end: nothing where they are in their place."""
+        """The options with which another command finds the same journals; none where they lie in the default place."""
         return "" if self.state is None else f" --state {self.state}"
 
 
@@ -147,42 +145,28 @@ class Rival:
 def print_run(
     folder: Path,
     rival: Rival | None,
-    setting: Setting,
     html: Path | None = None,
     conditions: Sequence[Condition] = (),
 ) -> None:
     """Print what a finished run kept of the conditions, then its report, and write its page into ``html``.
 
-    With ``rival`` both say what it won over that policy on the same requests, too; the simulated run of that is kept in
-    the run's folder. Where that fails, the error waits until all else is done.
+    ``rival`` is simulated on the same requests before, and its run kept in the run's folder; report and page hold both
+    against each other. Where that fails, the error waits until all else is done.
 
     Raises:
         MissedGoalError: A condition was not kept; all else is done then.
     """
-    log_of_run = read_log(folder)
-    report = report_of(log_of_run)
-    goals = goals_of_run(report, conditions)
-    print_goals(goals, output())
-    failure = None if rival is None else _held_against(rival, log_of_run, report.blind_s)
-    print_report(report, output())
-    print_layout_over_time(log_of_run, output())
-    print_retrainings(log_of_run, output())
-    warn_of_slow_plans(log_of_run)
-    if html is not None:
-        write_page(html, folder)
-    output().print(f"\nThe run is in [bold]{escape(str(folder))}[/]. To look further:")
-    here, last = escape(str(folder)), setting.config.windows - 1
-    output().print(f"  {escape(program())} report {here} --json", soft_wrap=True)
-    output().print(f"  {escape(program())} plan {here}/{CONFIG_FILE} --window {min(1, last)}", soft_wrap=True)
-    if html is not None:
-        output().print(f"  open {escape(str(html))}", soft_wrap=True)
-    require_kept(goals)
+    log = read_log(folder)
+    report = report_of(log)
+    failure = None if rival is None else _held_against(rival, log, report.blind_s)
+    tell(log, report, conditions, html)
+    require_kept(goals_of_run(report, conditions))
     if failure is not None:
         raise failure
 
 
 def _held_against(rival: Rival, log_of_run: ReadLog, blind_s: int) -> Exception | None:
-    """Simulate the rival into the run's folder, and print what was won over it; the error that ended it, if one did."""
+    """Simulate the rival into the run's folder; the error that ended it, if one did."""
     if blind_s:
         warn(f"not held against {rival.name}: {blind_s} s of the run are in no figure, unlike a simulation's")
         return None
@@ -191,9 +175,8 @@ def _held_against(rival: Rival, log_of_run: ReadLog, blind_s: int) -> Exception 
         with progress().status(f"simulating {escape(rival.name)} on the same requests"):
             for old in (part, whole):
                 shutil.rmtree(old, ignore_errors=True)
-            log_of_rival = rival.simulate(part)
+            rival.simulate(part)
             part.rename(whole)
-        print_against(log_of_run, log_of_rival, output())
     except Exception as error:  # noqa: BLE001 - whatever it is, the run's own report comes first
         warn(f"the run is done, but not held against {rival.name}, which failed; the run's own report follows")
         return error
@@ -219,14 +202,23 @@ def gpu_of(config: Config, origin: str, where: OnGpu) -> Iterator[RealGpu | None
     if config.gpu.backend != "cpu":
         mind_other_managers(may_refuse=not (manner.dry_run or manner.beside_others))
     state = where.state or state_folder()
-    with real_gpu(config.gpu, origin, state, adopt=manner.adopt, dry_run=manner.dry_run) as real:
+    given = {"adopt": manner.adopt, "dry_run": manner.dry_run, "keeps": where.keeps}
+    with real_gpu(config.gpu, origin, state, **given) as real:
         warn_of(real.journal.untold())
         if left := real.journal.made:
-            note(f"ours stand already: {', '.join(left)}; what the first plan has no use for goes")
+            note(f"ours are there already: {', '.join(left)}; what the first plan has no use for goes")
         try:
             yield real
         finally:
             warn_of(real.journal.untold())  # a call of the run's own may have had an effect that nothing proves
+
+
+def shareable_on(real: RealGpu | None, config: Config) -> Config:
+    """The config, with pools ``off``, which is printed, where an instance of the GPU takes one process alone."""
+    if real is None or (apart := without_turns(config, real.gpu.turns_by)) is config:
+        return config
+    note(f"sharing.pools: off, as an instance of GPU {real.gpu.index} takes one process (see migrator doctor)")
+    return apart
 
 
 def begin(
@@ -240,13 +232,14 @@ def begin(
     time_limit_s: float | None = None,
     rival: AnyPolicy | None = None,
     stop: Event | None = None,
+    given: Wall | None = None,
 ) -> tuple[Path | None, Setting, Rival | None]:
     """Carry out a new run: its folder, ``None`` for a dry run, what it was about, and the rival, which could begin it.
 
     Signals end it in order, and so does ``stop`` once it is set.
 
-    ``show`` is told what the run is about before anything is planned, and says who watches it. ``out`` is the run's
-    folder, by default one in ``runs``. ``origin`` names the config in messages.
+    ``show`` hears what the run is about before anything is planned, and says who watches it. ``out`` is the run's
+    folder, by default one in ``runs``. ``origin`` names the config in messages; the log has what else is ``given``.
 
     Raises:
         MigratorError: As :func:`migrator.commands.run.run_command` has it, with errors of the planner, of the GPU, and
@@ -257,6 +250,10 @@ def begin(
     if time_limit_s is not None and not isinstance(policy, Policy):
         raise MigratorError(f"--time-limit goes with policies that plan windows; {policy.name} decides as it goes")
     require_shareable(config, origin, policy)
+    if config.has_live_arrivals and policy.needs_hindsight:
+        raise ConfigError(
+            f"{origin}: arrivals are live, and policy {policy.name} needs recorded ones; one that forecasts is needed"
+        )
     if out is not None:
         require_unbegun(out)
     if not where.manner.dry_run:
@@ -264,8 +261,11 @@ def begin(
     if config.gpu.backend != "sim" and not isinstance(policy, Policy):
         raise MigratorError(f"gpu.backend is {config.gpu.backend}; {policy.name} shares the GPU without MIG instances")
     with interruptible(stop) as interruption, gpu_of(config, origin, where) as real:
+        config = shareable_on(real, config)
         setting, traffic = assemble_run(config, origin, None if real is None else real.gpu.model)
         warn_of(setting.warnings)
+        if sharing := sharing_in_words(config, policy):
+            note(sharing)
         opponent = Rival.of(rival, setting, traffic)
         with show(setting.gpu, traffic) as view:
             resolved = config_yaml(setting.config, out or RUNS / config.name)
@@ -282,7 +282,7 @@ def begin(
                 where=where,
                 view=view,
                 time_limit_s=time_limit_s,
-                wall=events.wall(config_sum(resolved)),
+                wall=events.wall(config_sum(resolved), given),
                 interruption=interruption,
             )
     return folder, setting, opponent
@@ -290,10 +290,14 @@ def begin(
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """A run that was begun before: its log, and where it is joined again if it is not carried out from its begin."""
+    """A run that was begun before: its log, and where it is joined again if it is not carried out from its begin.
+
+    ``told`` is what else the log is to have of its going on.
+    """
 
     stands: ReadLog | None = None
     joins: Joining | None = None
+    told: Sequence[Record] = ()
 
 
 def carry_out(
@@ -330,13 +334,14 @@ def carry_out(
             setting, traffic, policy, real=real, run=folder, begun=begun or Resumption(), time_limit_s=time_limit_s
         )
         parts = stack.enter_context(opened)
-        run = Loop(setting, parts, view, interruption)
+        progress_file = stack.enter_context(closing(ProgressFile()))
+        run = Loop(setting, parts, Views(view or View(), progress_file), interruption)
         if where.manner.dry_run:
             standing, ours = ((), lambda _: True) if real is None else (real.gpu.instances(), real.journal.is_ours)
             print_decision(decide(standing, ours, run.first_layout), setting.config.gpu.index)
             return None
         log = log or stack.enter_context(log_of_run())
-        with telling_where(log.folder, where):
+        with telling_where(log.folder, where, is_service=setting.config.is_endless):
             run.carry_out(log, wall)
         return log.folder
 
@@ -358,7 +363,7 @@ def _opened_parts(
 
     Raises:
         ConfigError: The policy cannot run on what was measured; or, live, a model or its data cannot be had.
-        GpuError: The driver does not say what stands.
+        GpuError: The driver does not list instances.
         LiveError: A process that the run cannot do without is gone.
         WireError: The folder of the processes cannot be used.
     """
@@ -375,8 +380,9 @@ def _opened_parts(
         return
     from migrator.execution.live.opening import live_parts  # noqa: PLC0415 - needs an extra
 
+    stands, told = begun.stands, begun.told
     opened = live_parts(
-        real, setting, traffic, policy, run, joins=joins, stands=begun.stands, time_limit_s=time_limit_s
+        real, setting, traffic, policy, run, joins=joins, stands=stands, told=told, time_limit_s=time_limit_s
     )
     with opened as parts:
         yield parts
@@ -405,7 +411,7 @@ def gone_if_empty(log: RunLog) -> Iterator[None]:
 
 
 @contextmanager
-def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
+def telling_where(folder: Path, where: OnGpu, *, is_service: bool = False) -> Iterator[None]:
     """Say where the log is and what can be done with it when the run is cut off.
 
     Raises:
@@ -418,45 +424,8 @@ def telling_where(folder: Path, where: OnGpu) -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror == CUT:
             raise  # neither a report nor a resumption can be had of it
         if (folder / EVENTS_FILE).exists():
-            again = f"{program()} run --resume {folder}{where.with_state}"
-            warn(f"the log up to here is in {folder}; {program()} report {folder} shows it, {again} goes on")
+            again = "" if is_service else f", {program()} run --resume {folder}{where.with_state} goes on"
+            warn(f"the log up to here is in {folder}; {program()} report {folder} shows it{again}")
         elif not isinstance(error, was_asked):  # a process of a live run may miss the folder first
             raise OSError(errno.ENOENT, LOST, str(folder / EVENTS_FILE)) from None
         raise
-
-
-def warn_of_slow_plans(log: ReadLog) -> None:
-    """Warn if plans took longer than they were charged; the first plan of a run, or of its rest, is charged nothing."""
-    if not log.header.simulated:
-        _warn_of_late_plans(log)
-        return
-    charged_s = log.header.planning_s or 0.0
-    took_s = {entry.record.window: entry.wall.solve_s or 0.0 for entry in log.entries_of(WindowStarted)}
-    ahead = {0, *(joined.window for joined in log.of(Resumed))}  # planned while the run's clock stands still
-    slow_s = {window: seconds for window, seconds in took_s.items() if window not in ahead and seconds > charged_s}
-    if slow_s:
-        slowest = max(slow_s, key=lambda window: slow_s[window])
-        plans = "plan took" if len(slow_s) == 1 else "plans took"
-        is_real = log.header.backend is not None
-        what = "they came later than planned" if is_real else "on this machine they would come later than simulated"
-        warn(
-            f"{len(slow_s)} {plans} longer than the {charged_s:g} s charged (planner.planning_s), up to "
-            f"{slow_s[slowest]:,.1f} s in window {slowest}: {what}"
-        )
-
-
-def _warn_of_late_plans(log: ReadLog) -> None:
-    """Warn if plans of a live run were there later than they were to begin, profilers and all."""
-    late_s = {}
-    for entry in log.entries_of(WindowStarted):
-        started = entry.record
-        due_s = started.start_s + started.plan_from_step * log.header.step_s
-        if entry.at_s > due_s + LATE_S:
-            late_s[started.window] = entry.at_s - due_s
-    if late_s:
-        worst = max(late_s, key=lambda window: late_s[window])
-        plans = "1 plan was" if len(late_s) == 1 else f"{len(late_s)} plans were"
-        warn(
-            f"{plans} there later than estimates.delay_s and planner.planning_s say, up to {late_s[worst]:,.1f} s in "
-            f"window {worst}: what they change before that comes late"
-        )

@@ -1,4 +1,4 @@
-"""``migrator runs``: which runs lie in a folder, and how they stand."""
+"""``migrator runs``: which runs lie in a folder, and their state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def runs_command(
     *,
     as_json: Json = False,
 ) -> None:
-    """Print the runs in a folder: policy, workload, windows done, goodput, and how each stands.
+    """Print the runs in a folder: policy, workload, windows done, goodput, and each one's state.
 
     Raises:
         MigratorError: There is no such folder.
@@ -41,14 +41,15 @@ def runs_command(
         table.add_column(heading, justify="right" if heading in ("windows", "goodput %") else "left", overflow="fold")
     for one in found:
         goodput = "–" if one["goodput_pct"] is None else f"{one['goodput_pct']:.2f}"
-        windows = "–" if one["windows"] is None else f"{one['windows_done']} of {one['windows']}"
+        done, of = one["windows_done"], one["windows"]
+        windows = "–" if done is None else f"{done}" if of is None else f"{done} of {of}"
         texts = (one["run"], one["policy"] or "–", one["workload"] or "–", windows, goodput, one["state"])
         table.add_row(*(escape(str(text)) for text in texts))
     output().print(table)
 
 
 def _standing(folder: Path) -> dict[str, object]:
-    """How the run in the folder stands; ``state`` says what is wrong with a log that cannot be read."""
+    """The state of the run in the folder; ``state`` says what is wrong with a log that cannot be read."""
     known: dict[str, object] = dict.fromkeys(("policy", "workload", "windows_done", "windows", "goodput_pct"))
     is_open = is_being_written(folder)
     try:
@@ -60,7 +61,7 @@ def _standing(folder: Path) -> dict[str, object]:
         "policy": report.header.policy,
         "workload": report.header.name,
         "windows_done": sum(not window.is_void for window in report.windows),
-        "windows": report.header.windows,
+        "windows": None if report.header.service else report.header.windows,
         "goodput_pct": None if report.total is None else report.total.requests.goodput_pct,
         "state": "running" if is_open and report.ending != "finished" else report.ending,
     }

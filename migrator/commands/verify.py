@@ -10,14 +10,16 @@ from typing import Annotated
 import typer
 
 from migrator.commands.options import Json, with_examples
-from migrator.config.reading import read_config
 from migrator.errors import LogError, MigratorError
-from migrator.execution.reposing import RunCheck
+from migrator.execution.reposing import CheckedPlan, RunCheck
+from migrator.inputs.arrival_store import ARRIVALS, ArrivalStore
 from migrator.inputs.arrivals import LiveTraffic
 from migrator.inputs.assembly import assemble_run
-from migrator.log.records import Resumed, WindowFinished, WindowStarted
-from migrator.log.runlog import CONFIG_FILE, ReadLog, read_log
-from migrator.terminal.console import counted, escape, output, print_json, progress
+from migrator.inputs.in_force import config_in_force
+from migrator.log.eras import eras_of
+from migrator.log.records import PlanRevised, WindowStarted
+from migrator.log.runlog import CONFIG_FILE, ReadLog, arrival_sums, whole_log
+from migrator.terminal.console import counted, escape, note, output, print_json, progress, warn
 from migrator.views.as_json import checked_plan_to_json, verification_to_json
 from planner.files.plan_file import read_plan
 from planner.files.problem_file import read_problem
@@ -124,16 +126,17 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
         MigratorError: No such window, a plan that is invalid or not what was demanded, or a window that cannot be
             posed anew; ends with exit code 2.
     """
-    log = read_log(folder)
+    log = whole_log(folder)
     windows = [started.window for started in log.of(WindowStarted)]
     if window is not None and window not in windows:
         raise MigratorError(f"--window is {window}; the log of {folder} has {_numbers(windows)}")
-    config_path = folder / CONFIG_FILE
+    eras = [*eras_of(log)]
     with progress().status("posing the run's windows anew"):
-        setting, traffic = assemble_run(read_config(config_path), str(config_path))
-        if isinstance(traffic, LiveTraffic):
-            _retake(traffic, log)
-        checked = list(RunCheck(log, setting, traffic).plans(window))
+        checked = [item for era in eras for item in _checked(era, window)]
+    n_revised = sum(len(one.of(PlanRevised)) for one in eras)
+    if window is None and (n_left_out := len(log.of(PlanRevised)) - n_revised):
+        plans = counted(n_left_out, "plan")
+        note(f"not checked: {plans} of the rests of windows in which tenants, or what is asked for them, changed")
     anew = [item for item in checked if item.anew_from_step is not None]
     n_posed = sum(item.verification is not None for item in anew)
     if as_json:
@@ -157,20 +160,33 @@ def _verify_run(folder: Path, *, window: int | None, demands: Demands, as_json: 
             raise MigratorError(f"{folder}: {item.name}: {shortfall}")
 
 
-def _retake(traffic: LiveTraffic, log: ReadLog) -> None:
-    """Have clients' traffic know what the log has counted.
+def _checked(log: ReadLog, window: int | None) -> list[CheckedPlan]:
+    """The plans of one set of tenants.
 
     Raises:
-        LogError: The run was joined again, and what its forecasts knew then is not in the log.
+        ConfigError: The config with which they were made cannot be used any more.
+        LogError: Arrivals are missing.
     """
-    if log.of(Resumed):
-        raise LogError(f"{log.folder}: was joined again, and what its forecasts knew of clients then is not kept")
-    window_s = round(log.header.window_s)
-    for closing in log.of(WindowFinished):
-        for name, counts in closing.tenants.items():
-            for second, offered in enumerate(counts.arrivals, closing.window * window_s):
-                traffic.take(name, second, offered)
-        traffic.close((closing.window + 1) * window_s)
+    config = config_in_force(log)
+    store = _stored(log) if config.has_live_arrivals else None
+    setting, traffic = assemble_run(config, str(log.folder / CONFIG_FILE), store=store)
+    if store is not None and isinstance(traffic, LiveTraffic):
+        traffic.keep_in(store)
+    return list(RunCheck(log, setting, traffic).plans(window))
+
+
+def _stored(log: ReadLog) -> ArrivalStore:
+    """What the run has kept of its clients' arrivals; what differs from the log is named.
+
+    Raises:
+        LogError: There is nothing.
+    """
+    folder = log.folder / ARRIVALS
+    if not folder.is_dir():
+        raise LogError(f"{folder} is missing: what the run's forecasts knew of its clients")
+    store = ArrivalStore(folder, [tenant.name for tenant in log.header.tenants], warn)
+    store.hold_against(arrival_sums(log))
+    return store
 
 
 def _numbers(windows: Sequence[int]) -> str:

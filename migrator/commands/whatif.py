@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from forecaster.registry import HINDSIGHT
-from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotThem, with_examples
+from migrator.commands.options import Assignments, ConfigFile, Jobs, Json, PlotThem, in_groups, with_examples
 from migrator.config.reading import files_in, read_config
 from migrator.config.sections import Config
 from migrator.errors import ConfigError, GridError, InfeasibleError, MigratorError
@@ -21,11 +21,11 @@ from migrator.terminal.console import escape, output, print_json, progress, warn
 from migrator.terminal.outputs import Kind, require_writable, write_output
 from migrator.terminal.parallel import Processes, n_cores
 from migrator.views.as_json import sweep_to_csv, sweep_to_json
-from migrator.views.html import sweep_to_html
 from migrator.views.page import require_plot_extra
 from migrator.views.progress import GridView
 from migrator.views.traffic import print_traffic, trace_notes
 from migrator.views.whatif import print_sweep, trial_text
+from migrator.views.whatif_page import sweep_to_html
 from migrator.whatif.confirm import Confirmed, Kept, Trial, confirm, run_of, with_seed
 from migrator.whatif.grid import Choice, Grid, Point, Variation, doubts_of, point_text, read_grid, shown
 from migrator.whatif.search import N_HALVINGS, UNMEASURED, Condition, Found, GoalSearch, read_conditions, read_search
@@ -40,6 +40,14 @@ from workloads.traffic.trace_store import keep_traces, kept_traces
     "whatif quickstart.yaml --vary load=0.5,0.7,0.9 --vary slo_ms=x0.5,x1",
     "whatif quickstart.yaml --find max:load --keep 'slo_attainment>=0.9'",
     "whatif quickstart.yaml --vary engine=physical,greedy --vary window=0,1 --plot grid.html",
+)
+@in_groups(
+    {
+        "What is planned": "vary find keep assignments",
+        "How": "plans_only known_arrivals time_limit jobs",
+        "What it prints": "out plot as_json",
+        "Else": "help",
+    }
 )
 def whatif_command(
     config: ConfigFile,
@@ -81,7 +89,7 @@ def whatif_command(
         typer.Option(
             min=0.0,
             metavar="SECONDS",
-            help="Seconds a point until its best plan so far is taken; not of simulated runs.",
+            help="Seconds a point until its best plan found is taken; not of simulated runs.",
         ),
     ] = None,
     jobs: Jobs = None,
@@ -189,7 +197,7 @@ class _Asked:
 def _refuse_what_no_run_can(
     search: GoalSearch, conditions: Sequence[Condition], fixed: Grid, *, plans_only: bool
 ) -> None:
-    """Refuse what stands beside a search and does not go with it."""
+    """Refuse options that do not go with a search."""
     for variation in fixed.variations:
         if len(variation.choices) > 1 or variation.name == search.name:
             raise GridError(

@@ -31,7 +31,7 @@ class Where:
         """The GPU, a context that lets go of it.
 
         Raises:
-            MigratorError: ``card`` is no ``sim:MODEL``, or stands beside a real GPU's number or backend.
+            MigratorError: ``card`` is no ``sim:MODEL``, or is beside a real GPU's number or backend.
             UnknownGpuModelError: The catalogue has no such card.
             GpuError: The real one cannot be opened.
         """

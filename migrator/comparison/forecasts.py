@@ -33,7 +33,7 @@ SERVEGEN_S = 86_400
 
 
 class SeriesError(MigratorError):
-    """What was named gives no arrivals to work with; names it, and what is needed."""
+    """What was named has no arrivals to work with; names it, and what is needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,8 @@ def _of_run(folder: Path) -> Series:
     names = tuple(tenant.name for tenant in log.header.tenants)
     rates = np.full((window_s * (1 + max(settled, default=-1)), len(names)), np.nan)
     for window, closing in settled.items():
-        own = [closing.tenants[name].arrivals for name in names]
+        nobody = [np.nan] * window_s
+        own = [closing.tenants[name].arrivals if name in closing.tenants else nobody for name in names]
         rates[window * window_s : (window + 1) * window_s] = np.array(own).T
         rates[sorted(closing.blind_seconds)] = np.nan
     first, end = _longest_stretch(~np.isnan(rates).any(axis=1))
@@ -130,7 +131,7 @@ def _longest_stretch(known: NDArray[np.bool_]) -> tuple[int, int]:
 
 
 MOST_ORIGINS = 300
-"""Without a stride given, origins lie so far apart that there are no more than these."""
+"""Without a stride given, origins lie apart enough that there are no more than these."""
 
 _LEAST_STRIDE = 10
 """Without a stride given, a window's length holds no more origins than these."""

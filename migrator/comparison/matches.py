@@ -33,6 +33,7 @@ from migrator.log.records import Assumed, Shares, WindowFinished, WindowStarted
 from migrator.log.report import totals_of
 from migrator.log.runlog import ReadLog
 from migrator.log.surprise import Surprise, surprises
+from migrator.log.timeline import Holding, holding
 from planner.policies.policy import AnyPolicy, Batching, Policy
 from planner.policies.registry import policy_of
 from workloads.serving.tally import Totals
@@ -67,7 +68,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class MatchScore:
-    """What came of a match.
+    """The score of a match.
 
     Attributes:
         policy: Its name.
@@ -83,6 +84,7 @@ class MatchScore:
         surprises: Windows that came out far from their plans.
         setup: On what it was simulated: GPU, service profiles and more, (kind, text) each, the same for every policy.
         refusals: Windows whose plan was refused, each with the first rule that it breaks.
+        holding: Who held what; of the first segment alone.
     """
 
     policy: str
@@ -98,6 +100,7 @@ class MatchScore:
     surprises: tuple[Surprise, ...] = ()
     setup: tuple[tuple[str, str], ...] = ()
     refusals: tuple[str, ...] = ()
+    holding: Holding | None = None
 
     @property
     def total(self) -> Totals:
@@ -186,7 +189,10 @@ def score_of(match: Match) -> MatchScore:
     n_changes = len(log.of(Shares)[1:]) + sum(1 for change in changes_in(log)[1:] if change.calls)
     notes = simulated_provenance(setting.config, setting.tenants, traffic)
     if (strength := log.header.interference) is not None:
-        notes = (*notes, ("interference", f"{policy.name}: {strength:g} of what Mudi measured, see docs/policies.md"))
+        notes = (
+            *notes,
+            ("interference", f"{policy.name}: {strength:g} of what {_whose(setting)}, see docs/policies.md"),
+        )
     return MatchScore(
         policy=policy.name,
         workload=setting.config.name,
@@ -201,7 +207,13 @@ def score_of(match: Match) -> MatchScore:
         surprises=surprises(log),
         setup=_setup(setting),
         refusals=tuple(f"window {one.window}: {one.violations[0]}" for one in begun if one.rejected_plan is not None),
+        holding=None if match.segment else holding(log),
     )
+
+
+def _whose(setting: Setting) -> str:
+    """Who measured interference, in words."""
+    return "Mudi measured" if setting.shares is None else "was measured on shares, or by Mudi"
 
 
 def _totals(closing: WindowFinished) -> Totals:
@@ -216,8 +228,9 @@ def _setup(setting: Setting) -> tuple[tuple[str, str], ...]:
     return (
         ("GPU", f"{setting.gpu.name}, simulated"),
         ("service profiles", f"{without_folder(setting.profiles.name)}, {config.profile_variant}"),
+        *(() if setting.shares is None else (("share profiles", without_folder(setting.shares.name)),)),
         ("load", load),
-        ("interference without partitions", f"{config.simulation.interference:g} of what Mudi measured"),
+        ("interference without partitions", f"{config.simulation.interference:g} of what {_whose(setting)}"),
     )
 
 
@@ -231,7 +244,7 @@ def _with_batches(match: Match, policy: AnyPolicy) -> tuple[Setting, RecordedTra
         tenant if tenant.batch == "auto" else tenant.model_copy(update={"batch": "auto", "processes": "auto"})
         for tenant in setting.config.tenants
     ]
-    # The scale factors stand in the resolved config, so the same requests come.
+    # The resolved config has the scale factors, so the same requests come.
     return assemble(setting.config.model_copy(update={"tenants": tenants}), match.origin)
 
 
@@ -329,7 +342,7 @@ class Standing:
 def with_hindsight(matches: Sequence[Match]) -> list[Match]:
     """The matches, and for each segment of a policy on partitions one of ``oracle`` where that has none.
 
-    By it alone what a forecast costs is told from what is beyond all layouts; see :func:`told_apart`.
+    It alone separates what a forecast costs from what is beyond all layouts; see :func:`told_apart`.
     """
     policies = {match.policy: policy_of(match.policy) for match in matches}
     needed = {

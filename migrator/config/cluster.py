@@ -1,4 +1,4 @@
-"""The config of a cluster: a run's config in which ``cluster`` stands in place of ``gpu``.
+"""The config of a cluster: a run's config with ``cluster`` in place of ``gpu``.
 
 Tenants have three more keys there: ``only_on``, ``keep_apart`` and ``replicas``. A tenant of ``replicas: k`` becomes k
 tenants ``name.0 … name.(k-1)``, each with 1/k of the arrivals; each of them is retrained by itself.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,7 @@ from executor.described import SUFFIX
 from executor.names import did_you_mean
 from migrator.config.reading import config_data, rooted, validate_config, validated
 from migrator.config.sections import (
+    ENDLESS,
     Config,
     Count,
     GpuConfig,
@@ -83,6 +84,11 @@ class PlacedTenantConfig(TenantConfig):
     keep_apart: Annotated[list[Name], Field(default_factory=list)]
     replicas: Annotated[int, Field(ge=1)] = 1
 
+    @property
+    def names(self) -> list[str]:
+        """The tenant's, or its replicas'."""
+        return [self.name] if self.replicas == 1 else [f"{self.name}.{n}" for n in range(self.replicas)]
+
 
 class _Placed(Section):
     """What a cluster's config has that a run's has not, checked together."""
@@ -119,7 +125,7 @@ class _Placed(Section):
                     f"{where}.replicas is {tenant.replicas}; each needs a GPU of its own, and {n_gpus} may have it: "
                     f"1 to {n_gpus} are allowed"
                 )
-        for name, n in Counter(own for tenant in self.tenants for own in _names_of(tenant)).items():
+        for name, n in Counter(own for tenant in self.tenants for own in tenant.names).items():
             if n > 1 and name not in names:
                 yield f"tenants: two are called {name!r}; names must differ, of replicas too"
             if n > 1:
@@ -135,14 +141,12 @@ class ClusterGpu:
     Attributes:
         name: ``a.0`` is the first of the entry ``a``.
         node: Where it is.
-        place: Its place among the node's GPUs, from 0.
         config: As a run's config has it, with its index on the node.
         profiles: The table of service profiles; ``None`` for the shipped one.
     """
 
     name: str
     node: str
-    place: int
     config: GpuConfig
     profiles: str | None
 
@@ -156,21 +160,31 @@ class ClusterConfig:
         move: What moves cost.
         run: All else, with the first GPU's model, and every replica as a tenant of its own.
         asked: The tenants as the config has them, with their ``replicas``.
+        lost: Nodes whose GPUs may have nobody.
     """
 
     gpus: tuple[ClusterGpu, ...]
     move: MoveConfig
     run: Config
     asked: tuple[PlacedTenantConfig, ...]
+    lost: frozenset[str] = frozenset()
 
     def allowed(self, tenant: str) -> tuple[int, ...]:
         """Which GPUs may have the tenant, or replica, by place."""
         own = self.asked_for(tenant)
-        return tuple(n for n, gpu in enumerate(self.gpus) if not own.only_on or _is_named(own, gpu.config, gpu.node))
+        return tuple(
+            n
+            for n, gpu in enumerate(self.gpus)
+            if gpu.node not in self.lost and (not own.only_on or _is_named(own, gpu.config, gpu.node))
+        )
+
+    def without(self, nodes: Iterable[str]) -> ClusterConfig:
+        """The same, where GPUs of these nodes may have nobody."""
+        return replace(self, lost=frozenset(nodes))
 
     def replicas_of(self) -> tuple[tuple[str, ...], ...]:
         """The names of each tenant's replicas, of tenants that have more than one."""
-        return tuple(tuple(_names_of(one)) for one in self.asked if one.replicas > 1)
+        return tuple(tuple(one.names) for one in self.asked if one.replicas > 1)
 
     def apart(self) -> tuple[tuple[str, str], ...]:
         """Pairs that may not be on one GPU, each once, in the tenants' order: as asked for, and a tenant's replicas."""
@@ -178,17 +192,21 @@ class ClusterConfig:
         order = {tenant.name: n for n, tenant in enumerate(self.run.tenants)}
         by_name = {one.name: one for one in self.asked}
         for one in self.asked:
-            pairs = [*combinations(_names_of(one), 2)]
-            pairs += [(a, b) for name in one.keep_apart for a in _names_of(one) for b in _names_of(by_name[name])]
+            pairs = [*combinations(one.names, 2)]
+            pairs += [(a, b) for name in one.keep_apart for a in one.names for b in by_name[name].names]
             found |= dict.fromkeys((a, b) if order[a] < order[b] else (b, a) for a, b in pairs)
         return tuple(sorted(found, key=lambda pair: (order[pair[0]], order[pair[1]])))
 
     def config_of(self, gpu: ClusterGpu, tenants: Sequence[TenantConfig]) -> Config:
-        """The run of one GPU with these tenants, whose factors stand in them: no load moves them any more."""
+        """The run of one GPU with these tenants, which have their factors: no load moves them any more.
+
+        Its front door's port is the config's and the GPU's index; with live arrivals it is a service, without an end,
+        unless the config says how many windows there are.
+        """
         door, names = self.run.front_door, {tenant.name for tenant in tenants}
         if door is not None:
             tokens = {name: file for name, file in door.tokens.items() if name in names}
-            door = door.model_copy(update={"port": door.port + gpu.place if door.port else 0, "tokens": tokens})
+            door = door.model_copy(update={"port": door.port + gpu.config.index if door.port else 0, "tokens": tokens})
         update = {
             "name": f"{self.run.name}-{gpu.name}"[:100],
             "gpu": gpu.config,
@@ -197,11 +215,13 @@ class ClusterConfig:
             "front_door": door,
             "tenants": list(tenants),
         }
+        if self.run.has_live_arrivals and "windows" not in self.run.model_fields_set:
+            update["windows"] = ENDLESS
         return self.run.model_copy(update=update)
 
     def asked_for(self, tenant: str) -> PlacedTenantConfig:
         """The tenant of the config that this one is, or is a replica of."""
-        return next(one for one in self.asked if tenant in _names_of(one))
+        return next(one for one in self.asked if tenant in one.names)
 
 
 def read_cluster(path: Path, assignments: Sequence[str] = (), /, **overrides: object) -> ClusterConfig:
@@ -211,13 +231,21 @@ def read_cluster(path: Path, assignments: Sequence[str] = (), /, **overrides: ob
         ConfigError: It is missing, unreadable or not YAML, is one of a single GPU, or has an unknown key or a value
             outside its range.
     """
-    data, origin = config_data(path, assignments, **overrides)
+    return cluster_in(*config_data(path, assignments, **overrides), path)
+
+
+def cluster_in(data: dict[str, Any], origin: str, path: Path) -> ClusterConfig:
+    """The same of a document that was read; files that it names are relative to the folder of ``path``.
+
+    Raises:
+        ConfigError: As above.
+    """
     if "cluster" not in data:
         raise ConfigError(
             f"{origin}: cluster is missing; this is the config of one GPU, which migrator plan and run take"
         )
     if "gpu" in data:
-        raise ConfigError(f"{origin}: gpu stands beside cluster; cluster.gpus has the GPUs, and gpu is one GPU's")
+        raise ConfigError(f"{origin}: gpu is beside cluster; cluster.gpus has the GPUs, and gpu is one GPU's")
     _root_models(data["cluster"], path)
     placed = validated(_Placed, {key: data[key] for key in _Placed.model_fields if key in data}, origin)
     first = placed.cluster.gpus[0]
@@ -244,14 +272,10 @@ def _root_models(cluster: object, path: Path) -> None:
 
 
 def _gpus(cluster: ClusterSection, config: Config, path: Path) -> tuple[ClusterGpu, ...]:
-    by_node: dict[str, list[int]] = {}
-    for one in cluster.gpus:
-        by_node.setdefault(one.node, []).extend(range(one.index, one.index + one.count))
     return tuple(
         ClusterGpu(
             name=f"{one.name}.{n}",
             node=one.node,
-            place=sorted(by_node[one.node]).index(one.index + n),
             config=_gpu(one, n),
             profiles=config.profiles if one.profiles is None else os.path.realpath(path.parent / one.profiles),
         )
@@ -266,7 +290,7 @@ def _gpu(one: GpusConfig, n: int) -> GpuConfig:
 
 
 def _replicas(tenant: PlacedTenantConfig, *, has_load: bool) -> list[TenantConfig]:
-    """The tenants that come of one, each with its part of the arrivals."""
+    """The tenants made of one, each with its part of the arrivals."""
     own = TenantConfig.model_validate({key: getattr(tenant, key) for key in TenantConfig.model_fields})
     k = tenant.replicas
     if k == 1:
@@ -278,16 +302,12 @@ def _replicas(tenant: PlacedTenantConfig, *, has_load: bool) -> list[TenantConfi
     else:
         factor = (1.0 if scale.factor is None else scale.factor) / k
         update["arrivals"] = own.arrivals.model_copy(update={"scale": scale.model_copy(update={"factor": factor})})
-    return [own.model_copy(update={**update, "name": name}) for name in _names_of(tenant)]
+    return [own.model_copy(update={**update, "name": name}) for name in tenant.names]
 
 
 def _by_replica(tokens: Mapping[object, object], tenants: Sequence[PlacedTenantConfig]) -> dict[object, object]:
-    names = {tenant.name: _names_of(tenant) for tenant in tenants}
+    names = {tenant.name: tenant.names for tenant in tenants}
     return {own: file for name, file in tokens.items() for own in names.get(str(name), [name])}
-
-
-def _names_of(tenant: PlacedTenantConfig) -> list[str]:
-    return [tenant.name] if tenant.replicas == 1 else [f"{tenant.name}.{n}" for n in range(tenant.replicas)]
 
 
 def _may_be_on(tenant: PlacedTenantConfig, gpus: GpusConfig) -> bool:

@@ -182,6 +182,8 @@ def _with_paths(config: Config, changed: Callable[[str], str]) -> Config:
     update: dict[str, object] = {"tenants": [of_tenant(tenant) for tenant in config.tenants]}
     if config.profiles is not None:
         update["profiles"] = changed(config.profiles)
+    if config.share_profiles is not None:
+        update["share_profiles"] = changed(config.share_profiles)
     if config.forecast.model is not None:
         update["forecast"] = config.forecast.model_copy(update={"model": changed(config.forecast.model)})
     if config.front_door is not None:

@@ -1,4 +1,4 @@
-"""What became of a run's requests, kept behind one seam: the loop and what shares the GPU never see a request.
+"""The outcomes of a run's requests, kept behind one seam: the loop and what shares the GPU never see a request.
 
 :class:`QueueAccounts` counts requests that wait in queues, simulated ones or a live generator's. It draws them window
 by window and lets go of those that are settled, so that its memory does not grow with the run.
@@ -10,8 +10,9 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from migrator.errors import MigratorError
+from migrator.execution.feedback import Feedback
 from migrator.execution.requests import Ledger, Queues
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import RecordedTraffic, Traffic
 from migrator.log.records import Queue
 from migrator.log.runlog import TIME_DIGITS
 from workloads.arrays import FloatArray
@@ -65,6 +66,7 @@ class QueueAccounts:
 
     Attributes:
         are_real: Whether requests really were answered, or not.
+        feedback: Nothing: no client says which label was right.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class QueueAccounts:
         first_window: int = 0,
     ) -> None:
         """Requests that arrived before ``first_window`` are in no queue."""
-        self._queues, self.are_real = queues, queues.are_real
+        self._queues, self.are_real, self.feedback = queues, queues.are_real, Feedback()
         first_s = first_window * round(window_s)
         self._kept = _OpenRequests(traffic, round(window_s), first_s)
         self._window_s, self._tenants = round(window_s), [tenant.name for tenant in tenants]
@@ -102,8 +104,13 @@ class QueueAccounts:
 
     @property
     def totals(self) -> Totals:
-        """Everything resolved so far, all tenants together."""
+        """Everything resolved, all tenants together."""
         return self._ledger.totals
+
+    @property
+    def open_totals(self) -> Mapping[str, Totals]:
+        """By tenant, those of windows that are not settled."""
+        return self._ledger.open_totals
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -111,7 +118,7 @@ class QueueAccounts:
         return {name: _queue(state) for name, state in self._queues.states.items()}
 
     def in_time_shares(self, window: int) -> Mapping[str, float]:
-        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any."""
+        """By tenant, the share of the window's resolved requests that were answered in time; 1 without any."""
         return self._ledger.in_time_shares(window)
 
     def others_shares(self, first_s: int, end_s: int) -> Mapping[str, FloatArray]:
@@ -126,7 +133,7 @@ class QueueAccounts:
         lanes: Sequence[Lane] = (),
         known_s: float = math.inf,
     ) -> None:
-        """Serve all that arrives before ``until_s`` with what stands; of what comes later than ``known_s`` none counts.
+        """Serve all that arrives before ``until_s`` with what is there; of what comes after ``known_s`` none counts.
 
         ``servers`` are those that each tenant has alone, ``lanes`` those of pools.
         """
@@ -144,21 +151,28 @@ class QueueAccounts:
 
     def lose(self, tenant: str, server_ids: Iterable[str]) -> None:
         """Count as dropped what the tenant's servers had in service: they died over it."""
-        state, requests = self._queues.states[tenant], self._kept.until(self.now_s)[tenant]
+        state = self._queues.states.get(tenant)
+        if state is None:
+            return  # it has gone, and all is answered
+        requests = self._kept.until(self.now_s)[tenant]
         for server_id in server_ids:
             self._ledger.lose(requests, state.in_service(server_id))
 
     def leave_out(self, from_s: float, to_s: float) -> None:
-        """Count no request of these seconds: it is unknown what stood, or what answered."""
+        """Count no request of these seconds: the GPU's state, or what answered, is unknown."""
         self._ledger.blind(from_s, to_s)
 
     def know(self, known_s: float) -> None:
-        """Count what waited until it was known up to here what stood."""
+        """Count what waited for GPU state to be confirmed up to here."""
         self._ledger.know(self._kept.until(self.now_s), known_s)
 
     def knows(self, until_s: float) -> bool:
         """Whether every resolved request that arrived before is counted or left out."""
         return self._ledger.knows(until_s)
+
+    def outside(self) -> tuple[()]:
+        """Nothing: requests are drawn from the first window on."""
+        return ()
 
     def settled(self, through_window: int) -> list[SettledWindow]:
         """The windows up to ``through_window`` that have become settled since last asked, in order."""
@@ -168,8 +182,9 @@ class QueueAccounts:
             self._let_go()
         return done
 
-    def change_tenants(self, tenants: Sequence[Tenant], traffic: RecordedTraffic) -> None:
+    def change_tenants(self, tenants: Sequence[Tenant], traffic: Traffic) -> None:
         """These are the tenants from now on: who comes has requests from here on, who goes has none any more."""
+        assert isinstance(traffic, RecordedTraffic)  # what is simulated is
         now_s, there = self.now_s, self._queues.states
         names = [tenant.name for tenant in tenants]
         if again := [name for name in names if name in there and name not in self._tenants]:

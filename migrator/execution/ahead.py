@@ -14,14 +14,16 @@ from types import MappingProxyType
 
 from migrator.config.sections import Config
 from migrator.execution.foresight import Foresight, observe
-from migrator.execution.models import DIGITS, AccuracyHistory, Lessons, TabledModels, outlooks
+from migrator.execution.layout import with_layout
+from migrator.execution.models import DIGITS, Lessons, TabledModels, outlooks
 from migrator.execution.planning import Solving, plan_window
 from migrator.execution.posing import estimates_of
 from migrator.execution.windows import Opening, PlannedWindow, begun_s
-from migrator.inputs.estimates import as_estimated
+from migrator.inputs.estimates import Estimate, as_estimated
 from migrator.inputs.pools import as_shared
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import Traffic
+from migrator.log.accuracies import AccuracyHistory
 from migrator.log.records import Outlook
 from planner.build import WarmUps
 from planner.course import courses
@@ -45,13 +47,13 @@ def expected_opening(
 
     Args:
         setting: What the run is about.
-        traffic: What has arrived by then is seen.
-        opening: Of the running window, as far as it is measured. The next window's retrainings are expected to bring
-            what its own were estimated to.
+        traffic: What has arrived before then is seen.
+        opening: Of the running window, the measured part. The next window's retrainings are expected to bring
+            what its own were estimated to; whoever learns what others write has none until that is measured.
         promised: By tenant whose retraining is to end in the running window, in which way.
-        accuracies: Each tenant's accuracy so far.
-        trained: Which retrainings have ended by then: tenant, and with which window's data.
-        in_time: By tenant, the share of the running window's requests so far that were answered in time.
+        accuracies: Each tenant's accuracy.
+        trained: Which retrainings have ended before then: tenant, and with which window's data.
+        in_time: By tenant, the share of the running window's requests that were answered in time.
         plans: What was in force in the windows before, the running one included.
     """
     config, running, window = setting.config, opening.window, opening.window + 1
@@ -66,7 +68,12 @@ def expected_opening(
             known = as_estimated(tenant, estimates[m]).option(option)
             accuracy = reached(opening.accuracies[m], estimates[m].accuracy_after, known.gain)
         begin.append(fallen(accuracy, view.drift if tenant.retrains_in(running) else 1.0))
-    ahead = observe(setting, traffic, window, begin, plans, estimates, config.ahead_steps)
+    # Nobody knows what others will have written to learn from.
+    known_then = [
+        Estimate(accuracy, {}, {}) if entry.reads else own
+        for entry, own, accuracy in zip(config.tenants, estimates, begin, strict=True)
+    ]
+    ahead = observe(setting, traffic, window, begin, plans, known_then, config.ahead_steps)
     ages = tuple(by_then.last(tenant.name) for tenant in setting.tenants)
     return replace(ahead, last_trained=ages, outlooks=expected)
 
@@ -78,7 +85,7 @@ def fallen(accuracy: float, drift: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a run had seen as a window began, of warm-ups and of how its models fare; ``None`` where it is not told."""
+    """What a run had seen as a window began, of warm-ups and of how its models fare; ``None`` where that is unknown."""
 
     warm_ups: WarmUps | None = None
     outlooks: tuple[Outlook, ...] | None = None
@@ -94,13 +101,13 @@ def plan_through(
     """The plans of windows 0 … ``last_window``, each from the state that the one before promises.
 
     ``solving`` is how the last one is solved; those before it are planned as a run does it. ``seen``, by window, is
-    what a run had seen by then; by default changes take what a typical one does, and plans keep what they promise.
+    what a run had seen until then; by default changes take what a typical one does, and plans keep what they promise.
 
     Raises:
         InfeasibleError: There are more tenants, or pools, than compute slices.
     """
     config = setting.config
-    setting = as_shared(setting, Migrator())
+    setting = with_layout(as_shared(setting, Migrator()), traffic)
     foresight, models = Foresight(setting, traffic), TabledModels(setting.tenants, config.window_s)
     state: PhysicalState | None = None
     opening: Opening | None = None

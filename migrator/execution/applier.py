@@ -3,12 +3,12 @@
 The order of one change: workers that end take no new batch, but finish the one in service. Instances are destroyed,
 then created, one driver call after the other. A worker starts in each as soon as the instance is free. Calls are made
 off the loop's thread where the clock runs by itself, so that a slow or refused one stops nothing else. What will not
-go is given back to the owner it was taken from; what is not in use, and what others hold, is told as taken.
+go is given back to the owner it was taken from; what is not in use, and what others hold, counts as taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,18 @@ from executor.journal import Journal, Remembered
 from executor.mig import OwnedLayout, OwnedTransition, Placement, owned_transition
 from executor.reconcile import Call, Going, Patience, Reconciler, Steps, Undone, Users, Wait
 from migrator.execution import events
-from migrator.execution.changes import FULLY, NEVER_S, Change, ChangeOutcome, Died, Made, Started, Stopped, Training
+from migrator.execution.changes import (
+    FULLY,
+    NEVER_S,
+    Change,
+    ChangeOutcome,
+    Died,
+    Loan,
+    Made,
+    Started,
+    Stopped,
+    Training,
+)
 from migrator.execution.happenings import Failed, Ready
 from migrator.execution.seams import Note, Workers
 from migrator.execution.watch import DriverWatch
@@ -101,7 +112,7 @@ class Worker:
 
 @dataclass(eq=False)
 class Live:
-    """An instance in use.
+    """An instance in use; or a retraining that has one on a loan, under an id of its own.
 
     Attributes:
         started: Which owner got it, and what the plan promises of it.
@@ -202,7 +213,7 @@ class _Looked:
     """What a look has shown.
 
     Attributes:
-        standing: What stands; ``None`` where the driver was asked only whether it answers, or said: nothing changed.
+        standing: The GPU's instances; ``None`` where the driver was only asked whether it answers, or saw no change.
         believed_until_s: Until when it is believed that says that nothing has.
     """
 
@@ -215,16 +226,18 @@ class Sight:
     """What a look at the GPU has shown to be other than it was.
 
     Attributes:
-        gone: Instances in use that stand no more, or stood on a GPU that was lost for a while, with whatever ran there.
+        gone: Instances in use that are gone, or were on a GPU that was lost for a while, with whatever ran there.
+        loans: Retrainings that ran in them on a loan.
         came: Where others have instances now, and had none,
         left: and where they have none any more.
-        blind: Seconds of which it is unknown what stood, or their beginning.
+        blind: Seconds of unknown GPU state, or their beginning.
     """
 
     gone: tuple[Live, ...] = ()
     came: tuple[Placement, ...] = ()
     left: tuple[Placement, ...] = ()
     blind: BlindSpan | None = None
+    loans: tuple[Live, ...] = ()
 
     def __str__(self) -> str:
         parts = (
@@ -246,14 +259,14 @@ class Applier:
         n_started: int = 0,
         joint_servings: JointServings | None = None,
     ) -> None:
-        """Look at what stands: what is ours of it is not in use yet. ``n_started`` instances were started before.
+        """List instances; ours are not in use yet. ``n_started`` instances were started before.
 
         ``joint_servings`` are how pools are served, where there may be some.
 
         The clock is not looked at, as it may begin to run then; it shows ``start_s``.
 
         Raises:
-            GpuError: The driver does not say what stands.
+            GpuError: The driver does not list instances.
         """
         self._gpu, self._clock, self._workers = backend.gpu, backend.clock, backend.workers
         self._journal = backend.journal
@@ -264,7 +277,9 @@ class Applier:
         self._silence: BlindSpan | None = None
         self._asked_s = -NEVER_S
         self._tenants, self._joint_servings = tenants, joint_servings or (lambda _: {})
+        self._there = frozenset(tenants)
         self._live: dict[Placement, Live] = {}
+        self._loans: dict[Placement, Live] = {}
         self._idle: dict[Placement, GpuInstance] = {}
         self._stuck: set[Placement] = set()
         self._refused: set[Placement] = set()
@@ -297,14 +312,14 @@ class Applier:
 
     @property
     def has_idle(self) -> bool:
-        """Whether instances of ours stand that are not in use."""
+        """Whether instances of ours are there that are not in use."""
         return bool(self._idle)
 
     @property
     def servers(self) -> Mapping[str, Sequence[Server]]:
         """By tenant, what serves it alone now."""
         found: dict[str, list[Server]] = {}
-        for live in self._live.values():
+        for live in self._serving:
             if live.servers and not live.is_shared:
                 found.setdefault(live.owner.tenant, []).extend(live.servers)
         return found
@@ -312,7 +327,18 @@ class Applier:
     @property
     def lanes(self) -> Sequence[Lane]:
         """What serves pools now: each instance, with those of its members whose workers are ready."""
-        return [Lane(live.instance_id, live.servers) for live in self._live.values() if live.servers and live.is_shared]
+        return [Lane(live.instance_id, live.servers) for live in self._serving if live.servers and live.is_shared]
+
+    @property
+    def _serving(self) -> Iterator[Live]:
+        """The instances in use, but for those in which a retraining that is ready has the turn."""
+        lent = {placement for placement, loan in self._loans.items() if loan.is_ready}
+        return (live for placement, live in self._live.items() if placement not in lent)
+
+    @property
+    def loans(self) -> tuple[Live, ...]:
+        """The retrainings that are under way on a loan."""
+        return tuple(self._loans.values())
 
     def training_from_s(self, window: int) -> Mapping[Owner, float]:
         """Of each retraining that was started in this window and is under way, when it trains or should."""
@@ -340,7 +366,7 @@ class Applier:
         return max((live.stays_until_s for live in self._live.values()), default=-NEVER_S)
 
     def needs_replan(self, now_s: float) -> bool:
-        """Whether a serving worker failed and is not back, or is not ready though the plan lets it serve by now."""
+        """Whether a serving worker failed and is not back, or is not ready though the plan already lets it serve."""
         return any(
             worker.has_failed or (not worker.servers and live.started.promised_s <= now_s)
             for live in self._live.values()
@@ -355,19 +381,22 @@ class Applier:
 
     def live(self, instance_id: str) -> Live | None:
         """The instance of that id, if it is in use."""
-        return next((live for live in self._live.values() if live.instance_id == instance_id), None)
+        every = (*self._live.values(), *self._loans.values())
+        return next((live for live in every if live.instance_id == instance_id), None)
 
     def is_blocked(self, change: Change) -> bool:
-        """Whether the change would end a retraining that is not done.
+        """Whether the change would end a retraining that is not done, or what is lent, or begin a loan beside another.
 
         A retraining that takes longer than planned is neither killed nor moved, until :meth:`give_up`. The whole change
         waits for it, so that no instance stops serving for one that cannot be created yet.
         """
+        if self._loans and (change.loans or not {*change.lent} >= {(one.placement, one.owner) for one in self.loans}):
+            return True
         leaving = self._leaving(owned_transition(self.layout, change.layout), change)
-        return any(self._live[placement].holds_up for placement in leaving)
+        return any(placement in self._loans or self._live[placement].holds_up for placement in leaving)
 
     def apply(self, change: Change, window: int, busy_until_s: Mapping[str, float], note: Note) -> ChangeOutcome | None:
-        """Begin a change, and carry it out as far as it goes at once: see :meth:`go_on`.
+        """Begin a change, and carry out what is possible at once: see :meth:`go_on`.
 
         ``busy_until_s`` says, by server id, until when a batch is in service. Each driver call is noted before it is
         made and after it.
@@ -404,23 +433,28 @@ class Applier:
         doing.coming, doing.left_over = frozenset(coming), frozenset(stuck)
         self._journal.aim(change.layout.layout)
         doing.steps = self._reconciler.change(going, coming, halves, doing)
+        for loan in change.loans:
+            self._lend(loan, doing)
         self._doing = doing
         return self.go_on()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a change is in progress, or what stands is not known: after one, or while the driver is silent."""
+        """Whether a change is in progress, or the GPU's state is unknown: after one, or while the driver is silent."""
         return self._doing is not None or self._must_look or self._watch.is_blind
 
     def change_tenants(self, tenants: Mapping[str, Tenant], joint_servings: JointServings | None) -> None:
-        """These are the tenants from now on; what others hold is theirs until a change takes it away."""
-        self._tenants = {**self._tenants, **tenants}
+        """These are the tenants from now on; what others hold is theirs until a change takes it away, but for loans."""
+        for loan in self.loans:
+            if loan.owner.tenant not in tenants:
+                self.give_back(loan)
+        self._tenants, self._there = {**self._tenants, **tenants}, frozenset(tenants)
         self._workers.change_tenants(tenants)
         self._joint_servings = joint_servings or self._joint_servings
 
     @property
     def known_s(self) -> float:
-        """Up to then is known what stood, but for the blind seconds told."""
+        """GPU state is confirmed up to this time, but for the blind seconds reported."""
         return self._watch.known_s
 
     @property
@@ -436,7 +470,7 @@ class Applier:
     def go_on(self) -> ChangeOutcome | None:
         """Carry the change in progress on; what it did, also where the driver refused calls, once it is over.
 
-        In a simulation that is at once, and the clock then stands behind the last driver call.
+        In a simulation that is at once, and the clock is then behind the last driver call.
 
         Raises:
             OSError: The log, or the journal of our instances, cannot be written.
@@ -462,7 +496,8 @@ class Applier:
     def so_far_of_change_with(self, live: Live) -> ChangeOutcome | None:
         """What the change in progress has done, if it began this instance and has not told so yet."""
         doing = self._doing
-        return doing.outcome() if doing is not None and live.started in (*doing.started, *doing.passed) else None
+        told = () if doing is None else (*doing.started, *doing.passed, *doing.lent)
+        return doing.outcome() if doing is not None and live.started in told else None
 
     def _answered(self, doing: _Doing) -> bool:
         """Give the step in progress its answer, and take the next one; ``False`` if there is no answer yet."""
@@ -521,7 +556,7 @@ class Applier:
     def look(self, since_s: float = -NEVER_S) -> Sight | None:
         """What is other on the GPU than it was, if a look has shown something; in a change only whether it answers.
 
-        What stands is read anew if that was last done before ``since_s``, and that is past.
+        Instances are read anew if that was last done before ``since_s``, and that is past.
 
         Raises:
             NoAnswerError: The driver has not answered for too long, or MIG mode is off.
@@ -556,7 +591,7 @@ class Applier:
         return self._compared(looked.standing, silence)
 
     def _compared(self, standing: Sequence[GpuInstance], silence: BlindSpan | None) -> Sight | None:
-        """What is other than it was, by what stands; and of which seconds that is unknown."""
+        """What is other than it was, and of which seconds that is unknown."""
         self._must_look = False
         if self._watch.is_blind:
             self.reset_failures()
@@ -573,7 +608,7 @@ class Applier:
         return _Looked(None, believed_until_s=-NEVER_S)
 
     def _looked(self, believed_until_s: float) -> _Looked:
-        """What stands, if the driver says that it has changed, or is believed no more that it has not."""
+        """The instances, if the driver says that it has changed, or is believed no more that it has not."""
         now_s = self._clock.now_s
         self._gpu.check()
         if not self._gpu.changed() and now_s < believed_until_s:
@@ -588,6 +623,10 @@ class Applier:
         for live in gone:
             del self._live[live.placement]
             self.stop(live)
+        loans = tuple(self._loans[live.placement] for live in gone if live.placement in self._loans)
+        for loan in loans:
+            self.stop(loan)
+            self.failed(loan)
         self._idle = {placement: item for placement, item in self._idle.items() if item in standing}
         self._stuck &= self._idle.keys()
         used = {live.gpu_instance for live in self._live.values()} | {*self._idle.values()}
@@ -598,7 +637,7 @@ class Applier:
         self._refused = {item for item in self._refused if not any(map(item.overlaps, known))}
         came = tuple(placement for placement in others if placement not in before)
         left = tuple(placement for placement in before if placement not in others)
-        return Sight(gone, came, left) if gone or came or left else None
+        return Sight(gone, came, left, loans=loans) if gone or came or left else None
 
     def doubt(self, instance: GpuInstance) -> None:
         """Say that an instance of ours, with all that served in it, was gone, and it is unknown since when."""
@@ -624,6 +663,21 @@ class Applier:
         if live.is_inference:
             worker.servers = self._servers_of(worker, live, happening.at_s)
 
+    def hold(self, loan: Live, busy_until_s: Mapping[str, float]) -> None:
+        """Let a trainer that is ready wait for the last batch in the instance that is lent: no other begins there."""
+        if self._loans.get(loan.placement) is not loan:
+            return
+        now_s = loan.worker().expected_s
+        free_s = _busy_s(self._live[loan.placement], busy_until_s, now_s)
+        self._workers.hold(loan.instance_id, free_s - now_s)
+        loan.worker().expected_s = free_s
+
+    def give_back(self, loan: Live) -> None:
+        """The retraining has ended: the instance serves again if it was lent."""
+        if self._loans.get(loan.placement) is loan:
+            self._workers.stop(loan.instance_id, loan.owner.tenant)
+            del self._loans[loan.placement]
+
     def take_over(self, tenant: str, at_s: float, busy_until_s: Mapping[str, float]) -> None:
         """The tenant's servers take new weights over: each pauses for that once its batch in service has ended.
 
@@ -643,13 +697,16 @@ class Applier:
     def failed(self, live: Live, tenant: str | None = None) -> None:
         """The instance's worker is gone: one that served is started again, a few times in a row at most.
 
-        ``tenant`` is the member of a pool whose it was; what others have there runs on.
+        ``tenant`` is the member of a pool whose it was; what others have there runs on. A loan ends. Of a tenant that
+        has gone nothing is started.
         """
+        if self._loans.get(live.placement) is live:
+            del self._loans[live.placement]
         worker = live.worker(tenant)
         worker.servers, worker.has_failed, live.is_starting = (), True, False
         if not live.is_inference and not worker.is_over:
             self._failed_retrainings.add(live.owner)
-        if not live.is_inference or worker.n_starts >= MAX_STARTS:
+        if not live.is_inference or worker.n_starts >= MAX_STARTS or worker.owner.tenant not in self._there:
             worker.is_over = True
             return
         worker.n_starts += 1
@@ -665,14 +722,15 @@ class Applier:
         A trainer that hangs would hold up every change for ever. What could not be made may be tried again.
         """
         self.reset_failures()
-        overdue = [live for live in self._live.values() if live.holds_up and live.window < window - 1]
+        every = (*self._live.values(), *self._loans.values())
+        overdue = [live for live in every if live.holds_up and live.window < window - 1]
         for live in overdue:
             self._workers.stop(live.instance_id, live.owner.tenant)
             self.failed(live)
         return overdue
 
     def _expected_s(self, worker: Worker) -> float:
-        """When it is ready; one that should be ready by now and is not takes another start from now on."""
+        """When it is ready; one that should be ready and is not takes another start from now on."""
         if worker.servers or worker.expected_s >= self.now_s:
             return worker.expected_s
         return self.now_s + self._tenants[worker.owner.tenant].worker_start.planned_s(1)
@@ -711,7 +769,8 @@ class Applier:
         doing.passed.append(live.started)
         before, lacking = live.workers, live.lacks(owner)
         live.workers = {name: before[name] for name in owner.members if name not in lacking}
-        for worker in live.workers.values():
+        for name, worker in live.workers.items():
+            self._workers.serve_by(live.instance_id, name, self._joint_point(live, name) if live.is_shared else None)
             if worker.servers:
                 ready_s = max(busy_s, *(server.ready_s for server in worker.servers))
                 worker.servers = self._servers_of(worker, live, ready_s)
@@ -754,6 +813,20 @@ class Applier:
         for name in owner.members:
             self._begin(live, name, doing.n_at_once)
 
+    def _lend(self, loan: Loan, doing: _Doing) -> None:
+        """Start a retraining in an instance that is in use; until it is ready, that serves on."""
+        host = self._live.get(loan.placement)
+        if host is None or not host.is_inference:
+            return
+        self._n_started += 1
+        instance_id, now_s = f"{loan.placement}#{self._n_started}", self._clock.now_s
+        started = Started(instance_id, loan.placement, loan.owner, now_s, loan.promised_s)
+        live = Live(started, host.gpu_instance, doing.window, doing.begin_s, now_s, training=loan.training)
+        self._loans[loan.placement] = live
+        self._failed_retrainings.discard(loan.owner)
+        doing.lent.append(started)
+        self._begin(live, loan.owner.tenant, doing.n_at_once)
+
     def stop(self, live: Live) -> list[tuple[Worker, Failed]]:
         """End the instance's workers; how they failed, those that had by now and unheard."""
         return self._ended(live, [item for item in live.workers.items() if item[1].stands])
@@ -789,12 +862,18 @@ class Applier:
         return servers_of(name, live.instance_id, point, ready_s, is_shared=False)
 
     def _joint_point(self, live: Live, tenant: str) -> OperatingPoint:
-        """How the tenant is served in the pool's instance."""
-        return self._joint_servings(live.owner.members)[live.placement.profile.name][tenant]
+        """How the tenant is served in the pool's instance, with the members that are there."""
+        members, profile = (
+            tuple(name for name in live.owner.members if name in self._there),
+            live.placement.profile.name,
+        )
+        if len(members) > 1 and tenant in members:
+            return self._joint_servings(members)[profile][tenant]
+        return self._tenants[tenant].operating_points[profile]
 
 
 class _Doing(Users):
-    """A change in progress, and what it has done so far."""
+    """A change in progress, and what it has done."""
 
     def __init__(self, applier: Applier, change: Change, window: int, note: Note, begin_s: float) -> None:
         self._applier, self._change = applier, change
@@ -813,13 +892,15 @@ class _Doing(Users):
         self.started: list[Started] = []
         self.stopped: list[Stopped] = []
         self.passed: list[Started] = []
+        self.lent: list[Started] = []
         self.died: list[Died] = []
 
     def outcome(self) -> ChangeOutcome:
         """What it has done since this was last asked."""
         parts = tuple(self.started), tuple(self.stopped), tuple(self.passed), tuple(self.died)
-        self.started, self.stopped, self.passed, self.died = [], [], [], []
-        return ChangeOutcome(self._change.planned_s, self.begin_s, *parts, self.undone or (), self.left_over)
+        lent, undone = tuple(self.lent), self.undone or ()
+        self.started, self.stopped, self.passed, self.died, self.lent = [], [], [], [], []
+        return ChangeOutcome(self._change.planned_s, self.begin_s, *parts, undone, self.left_over, lent)
 
     def left(self, instance: GpuInstance) -> None:
         """Stop the workers in it, and hand it on if it has an heir."""
@@ -884,7 +965,7 @@ class _DriverThread(Executor):
         self._thread.start()
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """What the call will have given; what it raises is the future's."""
+        """A future of what the call returns or raises."""
         done: Future[T] = Future()
 
         def make() -> None:
@@ -911,7 +992,7 @@ class Inline(Executor):
     """Makes each call at once, on the caller's thread: for clocks that stand still while nothing waits on them."""
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """What the call gave; what it raises is raised here, but for errors of the GPU."""
+        """Run the call now. GPU errors go into the future; others propagate."""
         done: Future[T] = Future()
         try:
             done.set_result(call(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""Changes of the layout: what a plan's lifetimes ask for, and what came of carrying them out."""
+"""Changes of the layout: what a plan's lifetimes ask for, and the outcome of carrying them out."""
 
 from __future__ import annotations
 
@@ -21,15 +21,30 @@ NEVER_S = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a tenant is retrained: by which option, and after which parts of the work its weights are kept and served."""
+    """How a tenant is retrained: by which option, and after which parts of the work its weights are kept and served.
+
+    Attributes:
+        is_lent: Whether others serve where it starts up: it computes nothing before their last batches are answered.
+    """
 
     option: str = FULL
     checkpoints: tuple[float, ...] = ()
+    is_lent: bool = False
 
 
 FULLY = Training()
 
 NONE: Mapping[str, tuple[float, ...]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """An instance that its pool goes on holding, lent to a retraining that begins to start up now."""
+
+    placement: Placement
+    owner: Owner
+    promised_s: float
+    training: Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +58,16 @@ class Change:
             keeps an instance of others'. A retraining that was in progress when the plan was made begins nothing: it
             has no entry.
         trainings: How those retrain that begin to.
+        lent: What of the layout is lent from then on, and to whom.
+        loans: Those of them that begin.
     """
 
     planned_s: float
     layout: OwnedLayout[Owner]
     promised_s: tuple[tuple[Placement, float], ...]
     trainings: tuple[tuple[Placement, Training], ...] = ()
+    lent: tuple[tuple[Placement, Owner], ...] = ()
+    loans: tuple[Loan, ...] = ()
 
 
 def changes_of(
@@ -95,7 +114,8 @@ def _change_at(
     step_s: float,
     checkpoints: Mapping[str, tuple[float, ...]],
 ) -> Change:
-    alive = [item for item in lifetimes if item.create_step <= step < item.end_step]
+    every = [item for item in lifetimes if item.create_step <= step < item.end_step]
+    alive, lent = [item for item in every if not item.lent], [item for item in every if item.lent]
     begun = [item for item in alive if item.create_step == step and (item.is_inference or item.option is not None)]
     return Change(
         planned_s=start_s + step * step_s,
@@ -106,12 +126,23 @@ def _change_at(
             for item in begun
             if item.option is not None
         ),
+        lent=tuple((item.placement, item.owner) for item in lent),
+        loans=tuple(
+            Loan(
+                item.placement,
+                item.owner,
+                start_s + item.serve_step * step_s,
+                Training(item.option, checkpoints.get(item.owner.tenant, ()), is_lent=True),
+            )
+            for item in lent
+            if item.create_step == step and item.option is not None
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of a driver call, in seconds of the run: the instance that it made, if any, or why it was refused."""
+    """The outcome of a driver call, in seconds of the run: the instance that it made, if any, or why it was refused."""
 
     begin_s: float
     end_s: float
@@ -166,6 +197,7 @@ class ChangeOutcome:
         died: Whose worker died before it was stopped.
         undone: What is missing, or would not go, in spite of all attempts.
         left_over: What would not go in an earlier change already.
+        lent: Whose retraining began to start up in an instance that is its pool's.
     """
 
     planned_s: float
@@ -176,6 +208,7 @@ class ChangeOutcome:
     died: tuple[Died, ...] = ()
     undone: tuple[Undone, ...] = ()
     left_over: frozenset[Placement] = frozenset()
+    lent: tuple[Started, ...] = ()
 
     @property
     def news(self) -> tuple[Undone, ...]:
@@ -185,4 +218,4 @@ class ChangeOutcome:
     @property
     def is_empty(self) -> bool:
         """Whether nothing had to be done."""
-        return not (self.started or self.stopped or self.passed or self.undone)
+        return not (self.started or self.stopped or self.passed or self.undone or self.lent)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from executor.mig import OwnedLayout, Placement
 from executor.reconcile import Call
 from forecaster.forecast import QUANTILE_LEVELS, Forecast
 from migrator import __version__
-from migrator.config.sections import EstimatesConfig, FloorConfig, SimulationConfig
+from migrator.config.sections import Config, EstimatesConfig, FloorConfig, SimulationConfig
 from migrator.execution.changes import ChangeOutcome, Made, Started, Stopped
 from migrator.execution.happenings import Asked, Ready, Trained
 from migrator.execution.watch import NoAnswerError
@@ -38,6 +40,7 @@ from planner.files.plan_file import WALL_KEYS, plan_to_json
 from planner.files.problem_file import state_to_json, unavailable_to_json
 from planner.plan import AnyCertificate, MigPlan
 from planner.policies.policy import AnyPolicy, Knows
+from planner.policies.shares import Answer
 from planner.problem import Owner, Pool, Problem, TenantTerms
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.tally import COUNTED, SecondCounts, SettledWindow
@@ -48,10 +51,14 @@ RATE_DIGITS = 4
 """Forecast rates are logged to a ten-thousandth of a request a second."""
 
 
-def wall(config_sum: str) -> Wall:
-    """When, with which version and which config a run was started: left out of comparisons."""
+def wall(config_sum: str, given: Wall | None = None) -> Wall:
+    """When, with which version and which config a run was started, beside what is ``given``.
+
+    It is left out of comparisons.
+    """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    return Wall(started_at=started_at, version=__version__, config_sum=config_sum)
+    facts = given or Wall()
+    return structs.replace(facts, started_at=started_at, version=__version__, config_sum=config_sum)
 
 
 def run_started(
@@ -82,6 +89,7 @@ def run_started(
         window_s=config.window_s,
         step_s=config.step_s,
         windows=config.windows,
+        service=config.is_endless,
         policy=policy.name,
         knows=policy.knows.value,
         ahead_s=policy.looks_ahead_s,
@@ -97,15 +105,26 @@ def run_started(
         replan_every_s=replan_every_s,
         time_limit_s=time_limit_s,
         turns_by=turns_by,
+        pinned=_pinned(config),
         repeatable=time_limit_s is None and not is_real,
         assumed=assumed_in(setting, sharing, policy, is_planned=is_planned),
         tenants=_tenants(setting, origins),
     )
 
 
-def tenants_changed(setting: Setting, origins: Sequence[Origin], window: int) -> records.TenantsChanged:
-    """Who the tenants are from now on."""
-    return records.TenantsChanged(window=window, tenants=_tenants(setting, origins))
+def tenants_changed(
+    setting: Setting, origins: Sequence[Origin], window: int, came: Mapping[str, float]
+) -> records.TenantsChanged:
+    """Who the tenants are from now on, and what the models give of those who ``came``."""
+    return records.TenantsChanged(
+        window=window, tenants=_tenants(setting, origins), pinned=_pinned(setting.config), accuracies=dict(came)
+    )
+
+
+def _pinned(config: Config) -> tuple[str, ...]:
+    """What the config has plans leave as it is, in words."""
+    told = {"layout": config.pin.layout, "retraining": not config.pin.retraining}
+    return tuple(what for what, is_pinned in told.items() if is_pinned)
 
 
 def _tenants(setting: Setting, origins: Sequence[Origin]) -> tuple[records.Tenant, ...]:
@@ -197,6 +216,11 @@ def measured(setting: Setting, opening: Opening, at_s: float) -> records.Measure
     )
 
 
+def judged(window: int, tenant: str, labels: tuple[int, int], at_s: float) -> records.Judged:
+    """Clients called too many of the tenant's answers wrong: of so many labels so few agreed."""
+    return records.Judged(window=window, judged_s=_moment(at_s), tenant=tenant, labels=labels[0], right=labels[1])
+
+
 def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records.Forecast:
     return records.Forecast(
         method=forecast.method,
@@ -208,12 +232,14 @@ def _forecast(setting: Setting, opening: Opening, forecast: Forecast) -> records
                 # In a live run retrainings are estimated as it goes: what they bring is not known before.
                 accuracy_after=None if setting.config.is_live else tenant.accuracy_in(opening.window).after,
                 estimate=_estimated(setting, tenant, opening, index),
+                by_feedback=opening.by_feedback.get(tenant.name),
                 mean_rps=_rates(forecast.mean_rps[:, index]),
                 low_rps=_rates(forecast.quantiles_rps[0, :, index]),
                 high_rps=_rates(forecast.quantiles_rps[-1, :, index]),
             )
             for index, tenant in enumerate(setting.tenants)
         },
+        **asdict(opening.filled),
     )
 
 
@@ -386,7 +412,7 @@ def intent(window: int, call: Verb, placement: Placement, gi_id: int | None) -> 
 
 
 def outcome(window: int, intent_n: int, call: Call, made: Made) -> records.Outcome:
-    """What came of a driver call; ``intent_n`` is the number of its intent's record."""
+    """The outcome of a driver call; ``intent_n`` is the number of its intent's record."""
     return records.Outcome(
         window=window,
         intent=intent_n,
@@ -413,10 +439,16 @@ def change(window: int, outcome: ChangeOutcome, layout: OwnedLayout[Owner]) -> r
             for item in outcome.stopped
         ),
         started=tuple(map(_started, outcome.started)),
-        layout=tuple((str(placement), _named(owner), owner.task.value) for placement, owner in layout.entries),
+        layout=held(layout),
         undone=tuple(f"{item.placement}: {item}" for item in outcome.undone),
         passed=tuple(map(_started, outcome.passed)),
+        loans=tuple(map(_started, outcome.lent)),
     )
+
+
+def held(layout: OwnedLayout[Owner]) -> tuple[tuple[str, records.Holder, records.Task], ...]:
+    """Which instance each holder has."""
+    return tuple((str(placement), _named(owner), owner.task.value) for placement, owner in layout.entries)
 
 
 def _started(item: Started) -> records.Started:
@@ -431,7 +463,7 @@ def _named(owner: Owner) -> records.Holder:
 def others(
     window: int, gone: Sequence[str], came: Sequence[Placement], left: Sequence[Placement], taken: Sequence[Placement]
 ) -> records.Others:
-    """What others have done to the GPU, and where instances stand now that no plan may count on."""
+    """What others have done to the GPU, and where others now have instances that no plan may count on."""
     return records.Others(
         window=window,
         gone=tuple(gone),
@@ -452,10 +484,11 @@ def interrupted(error: NoAnswerError) -> records.Interrupted:
     return records.Interrupted(reason=str(error), blind_from_s=_moment(error.blind.from_s))
 
 
-def shares(window: int, held: Mapping[Owner, int], *, in_turns: bool) -> records.Shares:
+def shares(window: int, answer: Answer) -> records.Shares:
     """Shares of the GPU that come into force, in twentieths of its processors, or of its time."""
-    entries = tuple((owner.tenant, owner.task.value, quanta) for owner, quanta in held.items())
-    return records.Shares(window=window, shares=entries, in_turns=in_turns)
+    entries = tuple((owner.tenant, owner.task.value, quanta) for owner, quanta in answer.shares.items())
+    batches = tuple((name, own.most) for name, own in answer.batches.items())
+    return records.Shares(window=window, shares=entries, in_turns=answer.in_turns, batches=batches)
 
 
 def ready(window: int, started: Started, happening: Ready) -> records.Ready:
@@ -507,22 +540,39 @@ def _instance(item: Started | Stopped) -> dict[str, Any]:
     }
 
 
-def window_finished(settled: SettledWindow, served: Mapping[str, Mapping[str, Any]]) -> records.WindowFinished:
-    """What became of every request that arrived in the window, by tenant and second of arrival.
+def window_finished(
+    settled: SettledWindow, served: Mapping[str, Mapping[str, Any]], sums: Mapping[str, str] = MappingProxyType({})
+) -> records.WindowFinished:
+    """The outcome of every request that arrived in the window, by tenant and second of arrival.
 
-    ``served`` has by tenant what could have been served in each second, where instances do not show it.
+    ``served`` has by tenant what could have been served in each second, where instances do not show it; ``sums`` are
+    those of its seconds in the run's store of arrivals.
     """
     return records.WindowFinished(
         window=settled.window,
         tenants={counts.tenant: _counts(counts, served.get(counts.tenant, {})) for counts in settled.counts},
         blind=tuple(settled.blind),
+        arrival_sums=dict(sums),
+    )
+
+
+def outside(window: int, counts: Sequence[SecondCounts]) -> records.Outside:
+    """Outcomes of requests before the window, the first after a start, by tenant."""
+    names = ("arrivals", "in_time", "late", "dropped", "refused", "failed")
+    return records.Outside(
+        window=window,
+        tenants={
+            one.tenant: records.OutsideCounts(**{name: getattr(one.totals, name) for name in names}) for one in counts
+        },
     )
 
 
 def _counts(counts: SecondCounts, served: Mapping[str, Any]) -> records.Counts:
     names = COUNTED if counts.refused is None else (*COUNTED[:4], "refused")
+    names = names if counts.failed is None or not counts.failed.any() else (*names, "failed")
     by_second = {name: getattr(counts, name).tolist() for name in names}
-    return records.Counts(**by_second, latency_ms=list(counts.latency_ms.items()), **served)
+    latency_ms = list(counts.latency_ms.items())
+    return records.Counts(**by_second, latency_ms=latency_ms, judged=counts.judged, **served)
 
 
 def _rates(values: NDArray[np.float64]) -> list[float]:

@@ -36,6 +36,8 @@ def observe(
     ahead_steps: int = 0,
 ) -> Opening:
     """The opening of a window, from the traffic alone that comes before it, or ``ahead_steps`` before that."""
+    config = setting.config
+    seen_s = window * config.window_s - ahead_steps * config.step_s
     return Opening(
         window,
         rates_before_step(setting, traffic, window, -ahead_steps),
@@ -44,6 +46,7 @@ def observe(
         estimates,
         ahead_steps=ahead_steps,
         is_measured=not ahead_steps,
+        filled=traffic.filled_before(seen_s, math.ceil(config.n_history_steps * config.step_s)),
     )
 
 

@@ -84,6 +84,11 @@ class Trained:
     option: str = FULL
     checkpoint: float | None = None
 
+    @property
+    def is_rejected(self) -> bool:
+        """Whether its weights are kept aside: they answered less right than those in service."""
+        return self.facts.get("rejected") is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -116,7 +121,7 @@ class Replanned:
         asked: What was asked for.
         forecast: What the newest plan expects, up to the window's end; ``None`` where there is none.
         planned: The plan that is followed from now on; ``None`` where the running one goes on. Where there *must* be
-            another and is none, what stands stays.
+            another and is none, the layout stays.
     """
 
     asked: Asked

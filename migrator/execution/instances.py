@@ -42,10 +42,10 @@ from migrator.execution.planning import (
     with_ends,
     without_retrainings,
 )
-from migrator.execution.posing import Starts, posed, state_of, tenants_that_run
+from migrator.execution.posing import Starts, posed, state_of, still_with_options, tenants_that_run
 from migrator.execution.replanning import Following, RestRequest, Schedule
 from migrator.execution.seams import Accounts, Note
-from migrator.execution.tenancies import state_of_those, with_tenants
+from migrator.execution.tenancies import change_of_those, state_of_those, with_tenants
 from migrator.execution.windows import Opening, PlannedWindow, Replan
 from migrator.inputs.setting import Setting
 from migrator.log import records
@@ -53,7 +53,7 @@ from migrator.log.records import Kept
 from migrator.log.trouble import BlindSpan
 from planner.build import WarmUps, largest_warm_up_s
 from planner.errors import PlannerError
-from planner.problem import Owner, PhysicalState, Task, steps_of
+from planner.problem import Owner, PhysicalState, RunningRetraining, Task, steps_of
 from planner.replan import state_at
 from planner.unavailable import Unavailable
 from workloads.serving.servers import AccuracyTimeline
@@ -76,7 +76,7 @@ class Instances:
     """Sharing by MIG: window by window a plan, and its changes carried out in order.
 
     A change that the driver's work, or a late retraining, pushes past the window's end is left out, and so are those
-    after it: the next window is planned from what really stands. What follows a change that was held up by a retraining
+    after it: the next window is planned from what is there. What follows a change that was held up by a retraining
     keeps its distance to it, up to the least one between changes of the held set, so that instances started ahead are
     ready when what they replace is dropped.
     """
@@ -90,22 +90,24 @@ class Instances:
         accounts: Accounts,
         tenants: Mapping[str, Tenant],
         solving: Solving,
-        first_s: float = 0.0,
+        first_s: float,
+        start_s: float,
         n_started: int = 0,
     ) -> None:
-        """``first_s`` is the second at which the first window begins; ``backend``'s clock shows an earlier one.
+        """``first_s`` is the second at which the first window begins; ``backend``'s clock shows ``start_s`` before.
 
         ``tenants`` are those that run: their retrainings take what they take, not what is estimated. ``n_started``
         instances were started before.
 
         Raises:
-            GpuError: The driver does not say what stands.
+            GpuError: The driver does not list instances.
         """
         self._setting, self._accounts, self._solving = setting, accounts, solving
         self._workers, self._begin = backend.workers, backend.begin
-        self._applier = Applier(backend, tenants, first_s - lead_s(setting), n_started, setting.joint_servings)
+        self._applier = Applier(backend, tenants, start_s, n_started, setting.joint_servings)
         self._names = [tenant.name for tenant in setting.tenants]
         self._opening: Opening | None = None
+        self._held_for: int | None = None
         self._planned: PlannedWindow | None = None
         self._schedule = Schedule(runs_by_itself=backend.clock.runs_by_itself)
         self._following = Following()
@@ -130,17 +132,24 @@ class Instances:
         return None if self._planned is None else self._planned.retrained
 
     @property
+    def _window(self) -> int:
+        """The window under way, or the one for which is held what stood before."""
+        number = self._held_for if self._opening is None else self._opening.window
+        assert number is not None
+        return number
+
+    @property
     def _why_replan(self) -> Asked | None:
         """Why the plan in force cannot be followed, or need not be, any more; ``None`` while a change is under way."""
         return None if self._applier.is_busy else self._following.why(self._accounts.now_s)
 
     @property
     def known_s(self) -> float:
-        """Up to then is known what stood, as far as that matters to what became of requests."""
+        """GPU state is confirmed up to this time, where that matters to outcomes of requests."""
         return NEVER_S if self._accounts.are_real else self._applier.known_s
 
     def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow:
-        """The window's plan, from what stands.
+        """The window's plan, from what is there.
 
         Raises:
             InfeasibleError: The first window has no plan, so there is no layout to keep. Where it has one that breaks a
@@ -185,17 +194,20 @@ class Instances:
         self._checkpoints |= {name: tuple(part for part, _ in own.checkpoints) for name, own in tenants.items()}
         said = [*(f"{name} has come" for name in self._names if name not in before)]
         said += [f"{name} has gone" for name in sorted(before - tenants.keys())]
+        if self._following.is_out_of_force:
+            self._following.take()  # the plan that is being made is of those of before
         self._following.stray("; ".join(said) or "tenants have changed")
+        self._schedule.revise(partial(change_of_those, names=tenants))
         if opening is not None and forecast is not None and self._planned is not None:
             self._opening = opening
             self._planned = with_tenants(setting, opening, self._planned, forecast)
 
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:  # noqa: ARG002
-        """Take up the window's plan; its first layout stands before second 0."""
+        """Take up the window's plan; its first layout is there before second 0."""
         assert planned is not None
         config = self._setting.config
         is_first, self._opening = self._opening is None, opening
-        if is_first:
+        if is_first and self._held_for is None:
             self._begin()
             self._bring_up(planned, opening.window, note)
         self._window_end_s = (opening.window + 1) * config.window_s
@@ -205,6 +217,14 @@ class Instances:
             reason = "not done by the end of the window after its own; given up"
             note(self._failed(live, self._applier.now_s, reason))
         self._follow(planned, opening.window * config.window_s + planned.plan_from_step * config.step_s)
+
+    def hold(self, layout: OwnedLayout[Owner], window: int, note: Note) -> None:
+        """Put up what was there before; it serves until the window begins, which is planned from it."""
+        self._held_for = self._schedule.changed_in = window
+        self._begin()
+        promised_s = tuple((placement, self._first_s) for placement, _ in layout.entries)
+        change = Change(self._applier.now_s, layout, promised_s)
+        self._end(self._applier.apply(change, window, self._accounts.busy_until_s, note), note)
 
     def wait(self, until_s: float) -> float:
         """The next change's moment, or that of what happens before it."""
@@ -225,7 +245,7 @@ class Instances:
     def act(self, now_s: float, note: Note) -> Iterator[Happened]:
         """Tell what happened, then make the changes that are due.
 
-        A retraining that is said to have ended has done so once a look has shown that its instance stood until then.
+        A retraining that is said to have ended has done so once a look has shown its instance there until then.
         """
         if any(map(self._is_unproven, (*self._unproven, *self._received))):
             yield from self._look(note)
@@ -267,20 +287,21 @@ class Instances:
         step = n_made + math.ceil(takes_s / config.step_s - 1e-9)
         from_s = plan_s + step * config.step_s
         if asked.must and step >= planned.problem.n_steps:
-            self._following.follow()  # the next window is planned from what stands
+            self._go_on(Kept.STRAYED, note)
+            self._following.follow()  # the next window is planned from what is there
         if not 0 < step < planned.problem.n_steps or not self._can_replan(asked, from_s):
             return
-        # Beyond what is made by now, a plan that cannot be followed begins nothing.
+        # An invalid plan starts no change after those already made.
         so_far = self._as_it_went(planned, step if asked.must else n_made, step, from_s)
         standing = self._standing(from_s) if asked.must else self._will_stand(so_far, step, from_s)
         if standing is None:
             return
         self._go_on(Kept.STRAYED if asked.must else Kept.OVERTAKEN, note)
-        unavailable = self._unavailable
+        unavailable, retrained = self._unavailable, {owner.tenant for owner in self._trained}
 
         def answer() -> Replan:
-            newest, how = forecast(), self._solving
-            return plan_rest(self._setting, seen, so_far, newest, step, standing, how, unavailable, must=asked.must)
+            rest = self._setting, seen, so_far, forecast(), step, standing, self._solving, unavailable
+            return plan_rest(*rest, must=asked.must, retrained=retrained)
 
         n_steps = planned.problem.n_steps - step
         self._following.ask(RestRequest(asked, self._accounts.now_s, n_steps, from_s, self._submitted(answer)))
@@ -302,15 +323,25 @@ class Instances:
         return {name: {"others_share": shares[name].tolist()} for name in self._names if name in shares}
 
     def _state(self, window: int) -> PhysicalState | None:
-        """What a window starts from: what the last plan promises, if it was carried out in full, else what stands."""
-        if self._planned is None:
-            return None
+        """What a window starts from: what the last plan promises, if it was carried out in full, else what is there."""
         start_s = window * self._setting.config.window_s
-        return self._planned.next_state if self._is_promised_at(start_s) else self._standing(start_s)
+        if self._planned is None and self._held_for is None:
+            return None
+        if self._planned is not None and self._is_promised_at(start_s):
+            return self._planned.next_state
+        state, runs = self._standing(start_s), list[RunningRetraining]()
+        for loan in self._applier.loans:
+            if loan.window >= window - 1 and loan.owner.tenant in self._names:  # else it is given up now
+                trains_s, step_s = loan.worker().expected_s, self._setting.config.step_s
+                left_s = self._ends_s(loan.owner, trains_s, start_s) - start_s
+                end_step = min(steps_of(left_s, step_s), self._setting.config.n_steps)
+                lent_from = min(max(0, math.ceil((trains_s - start_s) / step_s - 1e-9)), end_step)
+                runs.append(RunningRetraining(loan.placement, loan.owner.tenant, end_step, lent_from))
+        return replace(state, retrainings=tuple(runs))
 
     def _is_promised_at(self, start_s: float) -> bool:
-        """Whether what stands as the next window begins is what the plan in force promises for then."""
-        as_planned = self._following.is_as_planned and self._schedule.next is None
+        """Whether the layout as the next window begins is what the plan in force promises for then."""
+        as_planned = self._following.is_as_planned and self._schedule.next is None and not self._applier.loans
         return as_planned and not self._applier.needs_replan(start_s)
 
     def _standing(self, start_s: float) -> PhysicalState:
@@ -343,7 +374,7 @@ class Instances:
         return self._solves.submit(made)
 
     def _take_in(self, seen: Opening) -> None:
-        """Pose the window's problem with what is measured by now, if its plan was made before.
+        """Pose the window's problem with what is now measured, if its plan was made before.
 
         Where its rest had to be planned anew in between, that plan's problem stays as it is.
         """
@@ -357,7 +388,7 @@ class Instances:
             was, own = planned.problem, replace(own, warm_ups=WarmUps.of(planned.problem))
             state, taken = was.physical_initial, was.unavailable
             problem = posed(self._setting, own, state, planned.forecast, unavailable=taken, pools=planned.pools)
-            self._planned = replace(planned, problem=problem)
+            self._planned = replace(planned, problem=still_with_options(problem, was))
 
     def _can_replan(self, asked: Asked, from_s: float) -> bool:
         """Whether another plan, which counts from then on, can be asked for now.
@@ -415,7 +446,8 @@ class Instances:
             self._applier.reset_failures()
             if self._applier.has_idle:  # perhaps what is not in use goes now; a plan may find room then
                 now_s = self._applier.now_s
-                self._schedule.put_first(Change(now_s, self._applier.layout, ()), now_s)
+                lent = tuple((loan.placement, loan.owner) for loan in self._applier.loans)
+                self._schedule.put_first(Change(now_s, self._applier.layout, (), lent=lent), now_s)
         return Replanned(asked, replan.forecast, revised)
 
     def _reconsidered(self, request: RestRequest, note: Note) -> Iterator[Replanned]:
@@ -467,28 +499,37 @@ class Instances:
         note(events.plan_kept(window, n_steps, pending.asked, pending.asked_s, why, error), solved)
 
     def _as_it_went(self, planned: PlannedWindow, n_followed: int, step: int, from_s: float) -> PlannedWindow:
-        """The window with its retrainings as they have gone so far; of ``n_followed`` steps changes are made.
+        """The window with its retrainings as they have gone; of ``n_followed`` steps changes are made.
 
         One that failed, or never began, was not planned. One that has ended has done so by ``step``. One under way ends
         when it has trained for as long as planned, and if that is over, when it is late by as much again as it is now.
         """
-        under_way = self._applier.training_from_s(planned.window)
+        under_way = self._under_way(planned.window)
         step_s, lifetimes = self._setting.config.step_s, planned.plan.lifetimes
         ends = {item.owner: step for item in lifetimes if item.owner in self._trained and step < item.end_step}
         for owner, training_from_s in under_way.items():
-            end_s = training_from_s + self._training_s.get(owner, 0.0)
-            if end_s < from_s:
-                end_s = from_s + max(step_s, self._accounts.now_s - end_s)
+            end_s = self._ends_s(owner, training_from_s, from_s)
             end_step = math.ceil((end_s - self._schedule.plan_s) / step_s - 1e-9)
             ends[owner] = max(step + 1, min(end_step, planned.problem.n_steps))
         went = with_begun(planned, under_way, step)  # a change may be made before its step
         went = without_retrainings(went, self._not_retraining(planned, n_followed))
         return with_ends(went, ends, step)
 
-    def _will_stand(self, planned: PlannedWindow, step: int, from_s: float) -> PhysicalState | None:
-        """What will serve, or start to, at a later step of the plan in force; ``None`` if that cannot be told.
+    def _under_way(self, window: int) -> Mapping[Owner, float]:
+        """When each retraining of this window that is under way trains or should, and whichever is on a loan."""
+        loans = {loan.owner: loan.worker().expected_s for loan in self._applier.loans}
+        return {**self._applier.training_from_s(window), **loans}
 
-        A change that waits for a late retraining is not made by then; no plan knows of one of the last window's.
+    def _ends_s(self, owner: Owner, training_from_s: float, from_s: float) -> float:
+        """When a retraining that is under way is expected to end, seen at ``from_s``."""
+        end_s = training_from_s + self._training_s.get(owner, 0.0)
+        late_s = max(self._setting.config.step_s, self._accounts.now_s - end_s)
+        return from_s + late_s if end_s < from_s else end_s
+
+    def _will_stand(self, planned: PlannedWindow, step: int, from_s: float) -> PhysicalState | None:
+        """What will serve, or start to, at a later step of the plan in force; ``None`` if that is unknown.
+
+        A change that waits for a late retraining is not made until then; no plan knows of one of the last window's.
         """
         step_s = self._setting.config.step_s
         standing, is_due, held_up = self._standing(from_s), self._due_s() < from_s, self._schedule.held_up
@@ -519,7 +560,7 @@ class Instances:
     def _not_retraining(self, planned: PlannedWindow, step: int) -> frozenset[Owner]:
         """Whose retraining the plan has begun before the step, and is neither under way nor done."""
         begun = {item.owner for item in planned.plan.lifetimes if not item.is_inference and item.create_step < step}
-        under_way = self._applier.training_from_s(planned.window)
+        under_way = self._under_way(planned.window)
         return (frozenset(begun) - frozenset(under_way) - self._trained) | self._applier.failed_retrainings
 
     def _follow(self, planned: PlannedWindow, plan_s: float) -> None:
@@ -548,7 +589,9 @@ class Instances:
         than now, it stays there.
         """
         change = self._schedule.next
-        if change is None or change.layout.owner(live.placement) == live.owner or self._applier.is_blocked(change):
+        if change is None or self._applier.is_blocked(change):
+            return
+        if change.layout.owner(live.placement) == live.owner or (live.placement, live.owner) in change.lent:
             return
         self._schedule.bring_forward(self._accounts.now_s)
 
@@ -562,7 +605,7 @@ class Instances:
         self._end(self._applier.apply(change, window, self._accounts.busy_until_s, note), note)
 
     def _make(self, note: Note) -> None:
-        """Carry the next change out, as far as it goes at once."""
+        """Carry out what is possible at once of the next change."""
         assert self._opening is not None
         window = self._opening.window
         change = self._schedule.begin(window, self._applier.now_s)
@@ -594,18 +637,17 @@ class Instances:
 
         All is read anew when a window has ended, and when a retraining is said to have.
         """
-        assert self._opening is not None
         ended_s = [one.at_s for one in (*self._unproven, *self._received) if self._is_unproven(one)]
-        ended_s += [self._window_end_s, self._opening.window * self._setting.config.window_s]
+        ended_s += [self._window_end_s, self._window * self._setting.config.window_s]
         sight = self._applier.look(max((end_s for end_s in ended_s if end_s <= self._applier.now_s), default=-NEVER_S))
         if sight is None:
             return
         if sight.blind is not None:
-            note(events.blind(self._opening.window, sight.blind))
+            note(events.blind(self._window, sight.blind))
             yield sight.blind
         if not (sight.gone or sight.came or sight.left):
             return
-        for live in sight.gone:
+        for live in (*sight.gone, *sight.loans):
             reason = (
                 "its GPU instance is gone: somebody else has destroyed it, or the GPU was reset, or lost for a while"
             )
@@ -615,9 +657,9 @@ class Instances:
         if sight.gone:
             stopped = tuple(live.stopped_at(self._applier.now_s) for live in sight.gone)
             outcome = ChangeOutcome(self._applier.now_s, self._applier.now_s, stopped=stopped)
-            note(events.change(self._opening.window, outcome, self._applier.layout))
+            note(events.change(self._window, outcome, self._applier.layout))
         gone = [live.instance_id for live in sight.gone]
-        note(events.others(self._opening.window, gone, sight.came, sight.left, self._applier.taken))
+        note(events.others(self._window, gone, sight.came, sight.left, self._applier.taken))
         self._following.stray(str(sight))
 
     def _is_better(self, live: Live) -> bool:
@@ -635,14 +677,12 @@ class Instances:
 
     def _failed(self, live: Live, at_s: float, reason: str, tenant: str | None = None) -> records.Failed:
         """That a worker in the instance has failed: one that serves in this window, a retraining in its own."""
-        assert self._opening is not None
-        window = self._opening.window if live.is_inference else live.window
+        window = self._window if live.is_inference else live.window
         return events.failed(window, live.started, at_s, reason, tenant)
 
     def _handle(self, happening: Happening, note: Note) -> Iterator[Trained | Failed]:
         """Take note of what happened to a worker."""
-        assert self._opening is not None
-        window = self._opening.window
+        window = self._window
         live = self._applier.live(happening.instance_id)
         if live is None:
             return
@@ -657,7 +697,9 @@ class Instances:
                 if live.is_starting and live.is_ready:
                     live.is_starting = False
                     if live.change_s >= self._first_s:  # the bring-up is no change
-                        self._starts.add(live.owner, live.begun_s - live.change_s, happening.at_s - live.begun_s)
+                        calls_s = None if live in self._applier.loans else live.begun_s - live.change_s
+                        self._starts.add(live.owner, calls_s, happening.at_s - live.begun_s)
+                self._applier.hold(live, self._accounts.busy_until_s)
                 note(events.ready(window, live.started, happening))
             case Checkpointed():
                 if self._is_better(live):
@@ -665,15 +707,19 @@ class Instances:
                 yield trained(checkpoint=happening.part)
             case Finished():
                 live.end()
+                self._applier.give_back(live)
                 self._bring_forward(live)
                 if live.window == window:  # else it is the one of the window before, which ended late
                     self._trained.add(live.owner)
-                self._take_over(live, happening.at_s)
-                yield trained(facts=happening.facts)
+                ended = trained(facts=happening.facts)
+                if not ended.is_rejected:
+                    self._take_over(live, happening.at_s)
+                yield ended
             case Failed():
                 worker = live.worker(happening.tenant)
                 self._accounts.lose(worker.owner.tenant, worker.server_ids)
                 note(self._failed(live, happening.at_s, happening.reason, worker.owner.tenant))
+                self._applier.give_back(live)
                 self._applier.failed(live, worker.owner.tenant)
                 yield happening
             case _:

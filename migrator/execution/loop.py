@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from functools import partial
-from math import inf
+from math import floor, inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,14 +26,16 @@ from migrator.execution.ahead import expected_opening
 from migrator.execution.foresight import FORECAST_LIMIT_S, Foresight, observe, rates_before_step, seen_step
 from migrator.execution.happenings import Asked, Failed, Happened, PlannedAhead, Replanned, Replanning, Trained
 from migrator.execution.models import Lessons, outlooks, timelines
-from migrator.execution.parts import Parts
+from migrator.execution.parts import Parts, begins_s
+from migrator.execution.posing import offered_by_feedback
 from migrator.execution.rolling import Rolling
+from migrator.execution.seams import Counted
 from migrator.execution.tenancies import reopened
 from migrator.execution.watch import NoAnswerError
 from migrator.execution.windows import Opening, PlannedWindow, begun_s
 from migrator.inputs.pools import as_shared
 from migrator.inputs.setting import Setting
-from migrator.log.records import Interrupted, Outlook, Record, Resumed, RunFinished, Wall
+from migrator.log.records import Interrupted, Outlook, Record, Resumed, RolledBack, RunFinished, ServiceStopped, Wall
 from migrator.log.runlog import ReadLog, RunLog, config_sum, read_log
 from migrator.log.trouble import BlindSpan
 from migrator.terminal.signals import Interruption
@@ -48,11 +50,14 @@ PIECE_S = 5.0
 """Seconds of the run after which a view hears how far it is."""
 
 STOP_S = 0.5
-"""The same, of a run that its program may stop: so often it looks whether it is to end."""
+"""The same, of a run in real time, and of one that its program may stop: so often it looks whether it is to end."""
 
 
 class View:
     """Watches a run; these methods do nothing, and a view overrides those that it needs."""
+
+    def begun(self, folder: Path) -> None:
+        """Records follow, in the log of the run in the folder; the first is written."""
 
     def planning(self, window: int) -> None:
         """A window's plan is being made."""
@@ -61,16 +66,66 @@ class View:
         """The plan is there and checked."""
 
     def revised(self, planned: PlannedWindow, reason: str) -> None:
-        """The rest of a window was planned anew; or there is no plan for it, and what stands stays."""
+        """The rest of a window was planned anew; or there is no plan for it, and the layout stays."""
 
     def blind(self, seen: BlindSpan) -> None:
         """It is unknown what stands, or stood in these seconds, as the driver does not answer, or did not."""
 
-    def reached(self, now_s: float, totals: Totals, layout: OwnedLayout[Owner] | None) -> None:
-        """Requests are served up to ``now_s``; ``totals`` of the run so far, and who holds which instance."""
+    def reached(self, now_s: float, counted: Counted, layout: OwnedLayout[Owner] | None, n_records: int) -> None:
+        """Requests are served up to ``now_s``: what is counted, who holds which instance, and how long the log is."""
 
     def settled(self, window: int, totals: Totals) -> None:
         """A window is in the log; ``totals`` are its own."""
+
+    def draining(self) -> None:
+        """No further request is taken, as the service is to stop."""
+
+
+class Views(View):
+    """Several views that watch the same run."""
+
+    def __init__(self, *views: View) -> None:
+        self._views = views
+
+    def begun(self, folder: Path) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.begun(folder)
+
+    def planning(self, window: int) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.planning(window)
+
+    def planned(self, planned: PlannedWindow) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.planned(planned)
+
+    def revised(self, planned: PlannedWindow, reason: str) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.revised(planned, reason)
+
+    def blind(self, seen: BlindSpan) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.blind(seen)
+
+    def reached(self, now_s: float, counted: Counted, layout: OwnedLayout[Owner] | None, n_records: int) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.reached(now_s, counted, layout, n_records)
+
+    def settled(self, window: int, totals: Totals) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.settled(window, totals)
+
+    def draining(self) -> None:
+        """Tell all."""
+        for view in self._views:
+            view.draining()
 
 
 class Loop:
@@ -85,12 +140,14 @@ class Loop:
             ConfigError: The policy, or the config's forecast, needs arrivals before they come, and they are unknown.
             InfeasibleError: The first window has no plan, so there is no layout to keep.
             PlannerError: The policy cannot answer.
-            GpuError: The driver does not say what stands.
+            GpuError: The driver does not list instances.
         """
         policy = parts.policy
         self._setting, self._parts, self._view = setting, parts, view or View()
         self._interruption = interruption or Interruption()
-        self._piece_s = PIECE_S if self._interruption.stop is None else STOP_S
+        is_paced = setting.config.gpu.backend != "sim"
+        self._piece_s = STOP_S if is_paced or self._interruption.stop is not None else PIECE_S
+        self._n_windows = setting.config.windows
         self._traffic, self._sharing, self._models = parts.traffic, parts.sharing, parts.models
         self._accounts = parts.accounts
         self._foresight = Foresight(
@@ -98,26 +155,31 @@ class Loop:
             parts.traffic,
             needs_hindsight=policy.needs_hindsight,
             ahead_s=policy.looks_ahead_s,
-            limit_s=None if setting.config.gpu.backend == "sim" else FORECAST_LIMIT_S,
+            limit_s=FORECAST_LIMIT_S if is_paced else None,
         )
         self._replan_every_s = _replan_every_s(setting, policy)
         self._rolling = Rolling(setting.config, parts.traffic, self._replan_every_s)
         before = () if parts.joins is None else parts.joins.trained
-        self._trained = Lessons((one.tenant, one.window) for one in before if one.checkpoint is None)
+        n_before = {} if parts.joins is None else parts.joins.n_trained
+        self._trained = Lessons(((one.tenant, one.window) for one in before if one.checkpoint is None), n_before)
+        for name, learned in (parts.joins.rolled_back if parts.joins is not None else {}).items():
+            self._trained.roll_back(name, learned)
         recalls_all = isinstance(policy, Policy) and policy.recalls_all
         self._plans = deque[MigPlan](maxlen=None if recalls_all else 2)
-        self._served_s = parts.first_window * setting.config.window_s
+        held = None if parts.joins is None else parts.joins.held
+        self._served_s, _ = begins_s(setting, parts.joins)
+        self._is_draining = False
         self._log: RunLog | None = None
         self._opening: Opening | None = None
         self._awaits_plan = False
         self._found: tuple[float, ...] | None = None
         self._ahead: tuple[Opening, Forecast, PlannedAhead] | None = None
-        self._first = self._planned(parts.first_window)
+        self._first = None if held is not None else self._planned(parts.first_window)
 
     @property
     def first_layout(self) -> Layout:
         """What is to stand as the first window begins, retrainings aside; empty where sharing needs no instances."""
-        _, _, planned = self._first
+        _, _, planned = self._first or (None, None, None)
         if planned is None:
             return Layout()
         serving = {item.placement for item in planned.plan.lifetimes if item.is_inference and item.create_step == 0}
@@ -135,9 +197,14 @@ class Loop:
         self._log = log
         try:
             self._note(self._begins(), wall)
+            for record in () if self._parts.joins is None else self._parts.joins.told:
+                self._note(record)
+            self._view.begun(log.folder)
             self._all_windows()
             ending = self._parts.ending
-            finished = RunFinished(windows=self._setting.config.windows) if ending is None else ending()
+            finished: RunFinished | ServiceStopped = (
+                RunFinished(windows=self._n_windows) if ending is None else ending()
+            )
             self._interruption.put_off()
         except (KeyboardInterrupt, StoppedError):
             self._interruption.put_off()
@@ -161,7 +228,7 @@ class Loop:
         """What the run is about, or where it is joined again."""
         parts = self._parts
         if parts.joins is not None:
-            return Resumed(window=parts.joins.window, void=parts.joins.void)
+            return Resumed(window=parts.joins.window, void=parts.joins.void, unknown=dict(parts.joins.unknown))
         return events.run_started(
             self._setting,
             parts.traffic.origins,
@@ -174,21 +241,61 @@ class Loop:
         )
 
     def _all_windows(self) -> None:
-        n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
-        first_window = self._parts.first_window
-        for window in range(first_window, n_windows):
+        window_s, first_window = self._setting.config.window_s, self._parts.first_window
+        if self._parts.drain is not None:
+            self._interruption.let_serve()
+        joins = self._parts.joins
+        if joins is not None and joins.held is not None:
+            self._hold(joins.held, joins.from_s, first_window)
+        for window in range(first_window, self._n_windows):
+            if self._interruption.drains:
+                self._drain(window)
+                break
             if window > first_window and self._tenancy_s <= window * window_s:
                 self._change_tenants(window)
-            opening, forecast, planned = self._first if window == first_window else self._planned(window)
+            opening, forecast, planned = self._first or self._planned(window)
+            self._first = None
             self._apply(opening, forecast, planned)
             self._serve_until((window + 1) * window_s, window)
-        longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
-        self._serve_until(n_windows * window_s + longest_s)  # by then every deadline is over
+        else:
+            longest_s = max(tenant.slo_s for tenant in self._setting.tenants)
+            self._serve_until(self._n_windows * window_s + longest_s)  # every deadline is then over
         # Service jitter may make the last answers late; those of real requests may not have been heard yet.
         while (answer_s := self._accounts.last_answer_s) is not None:
             self._serve_until(answer_s)
-        while not self._accounts.knows(n_windows * round(window_s)):  # what stood is still being looked at
+        while not self._accounts.knows(self._n_windows * round(window_s)):  # GPU state is still being looked at
             self._serve_until(self._served_s + LOOK_EVERY_S)
+
+    def _hold(self, layout: OwnedLayout[Owner], from_s: float, window: int) -> None:
+        """Serve with what was there before until the window is planned and begins: no window counts it."""
+        config, self._served_s = self._setting.config, from_s
+        self._sharing.hold(layout, window, self._note)
+        plan_s = begun_s(self._setting, window)
+        self._serve_until(plan_s - config.estimates.delay_s)
+        if self._interruption.drains:
+            return
+        if self._tenancy_s <= self._served_s:
+            self._change_tenants(window)
+        self._view.planning(window)
+        accuracies = self._models.open(window)
+        given = self._models.estimates
+        opening = observe(self._setting, self._traffic, window, accuracies, (), given, config.ahead_steps)
+        opening = replace(opening, is_measured=True, last_trained=self._last_trained, outlooks=self._outlooks(window))
+        opening = replace(opening, by_feedback=self._by_feedback)
+        forecast = self._foresight.forecast(opening)
+        planned = self._sharing.plan(opening, forecast)
+        if planned is not None:
+            self._view.planned(planned)
+            self._plans.append(planned.plan)
+        self._first = opening, forecast, planned
+        self._serve_until(window * config.window_s)
+
+    def _drain(self, window: int) -> None:
+        """Take no further request; this window does not begin any more."""
+        assert self._parts.drain is not None
+        self._view.draining()
+        self._is_draining, self._n_windows = True, window
+        self._parts.drain(floor(self._served_s) + 1, window)
 
     def _planned(self, window: int) -> tuple[Opening, Forecast, PlannedWindow | None]:
         """What is seen as the window begins, or was before, what is expected of it, and what is to be done in it."""
@@ -202,6 +309,7 @@ class Loop:
                 self._setting, self._traffic, window, accuracies, tuple(self._plans), self._models.estimates
             )
             opening = replace(opening, last_trained=self._last_trained, outlooks=self._outlooks(window))
+            opening = replace(opening, by_feedback=self._by_feedback)
             forecast = self._foresight.forecast(opening)
             planned = self._sharing.plan(opening, forecast)
         if planned is not None:
@@ -228,6 +336,7 @@ class Loop:
             self._accounts.in_time_shares(window - 1),
             tuple(self._plans),
         )
+        opening = replace(opening, by_feedback=self._by_feedback)
         forecast = self._foresight.forecast(opening)
         taken = self._sharing.plan_ahead(opening, forecast)
         if taken is not None:
@@ -237,7 +346,7 @@ class Loop:
     def _ahead_s(self, window: int) -> float:
         """When the window's plan is to be begun; never where the run has no such window, or it takes no time."""
         config = self._setting.config
-        return begun_s(self._setting, window) if window < config.windows and config.ahead_steps else inf
+        return begun_s(self._setting, window) if window < self._n_windows and config.ahead_steps else inf
 
     def _taken_ahead(self) -> tuple[Opening, Forecast, PlannedWindow | None] | None:
         """What was planned before the window, if the window begins with what that counts on."""
@@ -263,6 +372,23 @@ class Loop:
         self._rolling.measured()
 
     @property
+    def _by_feedback(self) -> dict[str, float]:
+        """By tenant whose retraining depends on it, which share of answers clients called right, where they did."""
+        asked = (tenant.name for tenant in self._setting.tenants if tenant.retrain_below)
+        return {name: share for name in asked if (share := self._accounts.feedback.share(name)) is not None}
+
+    def _judge(self) -> None:
+        """Let a tenant be retrained in the window's rest whose answers clients began to call wrong in it."""
+        opening, now = self._opening, self._by_feedback
+        if opening is None or not opening.is_measured or now == opening.by_feedback:
+            return
+        before = offered_by_feedback(self._setting, opening)
+        for name in sorted(offered_by_feedback(self._setting, replace(opening, by_feedback=now)) - before):
+            self._opening = opening = replace(opening, by_feedback={**opening.by_feedback, name: now[name]})
+            self._note(events.judged(opening.window, name, self._accounts.feedback.newest(name), self._served_s))
+            self._rolling.judged(name, now[name])
+
+    @property
     def _last_trained(self) -> tuple[int, ...]:
         return tuple(self._trained.last(tenant.name) for tenant in self._setting.tenants)
 
@@ -281,6 +407,10 @@ class Loop:
         """Log the window's plan, and take it up."""
         self._tell_failed_forecasts()
         started = events.window_started(self._setting, opening, forecast, planned, self._accounts.queues)
+        assert self._log is not None
+        if self._log.n_windows >= self._setting.config.log.roll_windows:
+            self._log.begin_segment(opening.window, self._parts.clock.now_s)
+            self._parts.forget(self._parts.clock.now_s)
         self._note(started, None if planned is None else events.wall_of(planned.plan))
         self._sharing.begin(opening, forecast, planned, self._note)
         if planned is not None:
@@ -297,7 +427,11 @@ class Loop:
             self._opening = None
         while self._served_s < end_s:
             self._interruption.check()
-            due_s = min(self._next_s(), self._served_s + self._piece_s, max(self._tenancy_s, self._served_s), end_s)
+            if self._interruption.drains and not self._is_draining:
+                return
+            self._attend()
+            coming_s = inf if window is None else max(self._tenancy_s, self._served_s)
+            due_s = min(self._next_s(), self._served_s + self._piece_s, coming_s, end_s)
             until_s = self._sharing.wait(due_s)
             self._served_s = self._sharing.serve(self._accounts, timelines(self._models), until_s)
             self._measure()
@@ -308,13 +442,23 @@ class Loop:
                     self._change_tenants(window)
                 if self._served_s < end_s:
                     self._plan_ahead(window + 1)
+                    self._judge()
                 self._replan(self._rolling.asks(self._served_s))
                 self._tell_failed_forecasts()
             self._count(self._sharing.known_s)
 
+    def _attend(self) -> None:
+        """Carry out a service's orders, unless it drains."""
+        if self._parts.drain is not None and not self._is_draining:
+            for answer, wall in self._parts.attend(self._interruption.asked_anew()):
+                self._note(answer, wall)
+                if isinstance(answer, RolledBack):
+                    self._trained.roll_back(answer.tenant, answer.learned)
+                    self._accounts.feedback.forget(answer.tenant)
+
     @property
     def _tenancy_s(self) -> float:
-        """When the set of tenants changes next, as far as that is known; never where it is not."""
+        """When the set of tenants changes next, if that is known; never where it is not."""
         return self._parts.coming[0].from_s if self._parts.coming else inf
 
     def _change_tenants(self, window: int) -> None:
@@ -326,14 +470,21 @@ class Loop:
         tenancy = self._parts.coming.popleft()
         tenancy = replace(tenancy, setting=as_shared(tenancy.setting, self._parts.policy))
         before, config, step = self._setting, self._setting.config, 0
+        tenancy.begins()
         self._setting, self._traffic, self._ahead = tenancy.setting, tenancy.traffic, None
         self._models.change_tenants(tenancy.setting.tenants, window, self._served_s)
         self._accounts.change_tenants(tenancy.setting.tenants, tenancy.traffic)
         self._foresight.change_tenants(tenancy.setting, tenancy.traffic)
         self._rolling.change_tenants(tenancy.setting.config, tenancy.traffic)
-        self._note(events.tenants_changed(tenancy.setting, tenancy.traffic.origins, window))
+        there = {tenant.name for tenant in before.tenants}
+        known, came = self._models.accuracies, [one.name for one in self._setting.tenants if one.name not in there]
+        accuracies = {name: known[name].newest for name in came}
+        if self._found is not None:
+            found = dict(zip((one.name for one in before.tenants), self._found, strict=True)) | accuracies
+            self._found = tuple(found[one.name] for one in self._setting.tenants)
+        self._note(events.tenants_changed(tenancy.setting, tenancy.traffic.origins, window, accuracies))
         opening, forecast = None, None
-        if self._served_s > window * config.window_s and self._opening is not None:
+        if self._opening is not None and self._opening.window == window:  # it has begun
             step = seen_step(config, window, self._served_s)
             opening = reopened(self._opening, before, tenancy, self._models, self._trained, step)
             self._opening, forecast = opening, self._foresight.forecast(opening, step)
@@ -359,7 +510,9 @@ class Loop:
                 )
                 self._note(events.trained(happened, accuracy))
                 if happened.checkpoint is None:
-                    self._trained.add(happened.tenant, happened.window)
+                    if not happened.is_rejected:
+                        self._trained.add(happened.tenant, happened.window)
+                        self._accounts.feedback.forget(happened.tenant)
                     self._rolling.trained(happened)
             case Failed():
                 self._rolling.failed(happened)
@@ -375,12 +528,12 @@ class Loop:
                     self._leave_out(happened.from_s, happened.to_s)
 
     def _leave_out(self, from_s: float, to_s: float) -> None:
-        """Count no request of these seconds, unless what became of them is known whatever stood."""
+        """Count no request of these seconds, unless their outcomes are known in any case."""
         if self._sharing.known_s < inf:
             self._accounts.leave_out(from_s, to_s)
 
     def _replan(self, asked: Asked | None) -> None:
-        """Begin to plan the rest of the window anew, from what has arrived by now, if that is asked for.
+        """Begin to plan the rest of the window anew, from what has arrived, if that is asked for.
 
         A plan that there may be is not asked for before the window's models are measured, nor while the next window is
         being planned or about to be.
@@ -410,20 +563,25 @@ class Loop:
                 self._rolling.follow(happened.planned)
 
     def _tell_failed_forecasts(self) -> None:
-        """Log where the forecaster gave nothing that could be used."""
+        """Log where the forecaster returned nothing usable."""
         while self._foresight.failures:
             self._note(self._foresight.failures.popleft())
 
     def _count(self, known_s: float) -> None:
-        """Count what is known of by now; tell the view how far the run is; log the windows that are settled now."""
+        """Count what is known now; tell the view how far the run is; log the windows that are settled now."""
         self._accounts.know(known_s)
-        n_windows, window_s = self._setting.config.windows, self._setting.config.window_s
-        if self._served_s <= n_windows * window_s:
-            self._view.reached(self._served_s, self._accounts.totals, self._sharing.layout)
-        for settled in self._accounts.settled(n_windows - 1):
+        assert self._log is not None
+        window_s = self._setting.config.window_s
+        if self._served_s <= self._n_windows * window_s:
+            self._view.reached(self._served_s, self._accounts, self._sharing.layout, self._log.n_records)
+        if outside := self._accounts.outside():
+            self._note(events.outside(self._parts.first_window, outside))
+        for settled in self._accounts.settled(self._n_windows - 1):
             capability = self._sharing.served_by_second(settled.window)
-            self._note(events.window_finished(settled, capability))
-            assert self._log is not None
+            first_s, end_s = (round(window * window_s) for window in (settled.window, settled.window + 1))
+            # A service that is stopped inside a window may go on in it.
+            sums = self._traffic.sums(first_s, end_s) if self._served_s >= end_s else {}
+            self._note(events.window_finished(settled, capability, sums))
             self._log.sync()
             self._view.settled(settled.window, settled.totals)
 

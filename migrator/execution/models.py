@@ -1,9 +1,9 @@
 """The models that answer, over a run: as accurate as the config says, or, in a live run, as measured.
 
-And what a model is worth after its window, as far as a run has seen: the *outlook*, and the *salvage* that follows from
+And what a model is worth after its window, from what a run has seen: the *outlook*, and the *salvage* that follows from
 it. A plan that ends with its window would leave out every retraining that pays later. Salvage is what the model that a
 window leaves is expected to earn in the windows after it. Nothing looks ahead: the drift is the median of what the
-models have lost so far, and in which windows a tenant may be retrained stands in the config.
+models have lost, and in which windows a tenant may be retrained is in the config.
 """
 
 from __future__ import annotations
@@ -17,78 +17,37 @@ from typing import NamedTuple, Protocol
 
 from migrator.config.sections import Config
 from migrator.inputs.estimates import Estimate
+from migrator.log.accuracies import LASTING, AccuracyHistory
 from migrator.log.records import Outlook
 from workloads.serving.servers import AccuracyTimeline
 from workloads.tenants import Tenant, accuracy_at_start
 from workloads.training import FULL, reached
 
 
-class AccuracyHistory:
-    """A tenant's accuracy: of the last windows from moment to moment, of those before only what each begin left of it.
-
-    So it does not grow with the run but for a number a window.
-    """
-
-    def __init__(self, by_s: Mapping[float, float] = MappingProxyType({})) -> None:
-        """``by_s`` are accuracies by the second of the run from which on they hold."""
-        self._by_s, self._kept = dict(by_s), dict[float, float | None]()
-        self._timeline: AccuracyTimeline | None = None
-
-    def note(self, at_s: float, accuracy: float) -> None:
-        """The model in service gives this from now on."""
-        self._by_s[at_s], self._timeline = accuracy, None
-
-    @property
-    def timeline(self) -> AccuracyTimeline:
-        """From moment to moment; there is at least one."""
-        if self._timeline is None:
-            self._timeline = AccuracyTimeline.of(self._by_s)
-        return self._timeline
-
-    @property
-    def newest(self) -> float:
-        """What the model in service gives."""
-        return self.timeline.accuracy[-1]
-
-    def kept(self, at_s: float) -> float | None:
-        """Which part of the accuracy before a window's begin was left at it; ``None``: there was none, or no word."""
-        if at_s in self._kept:
-            return self._kept[at_s]
-        before = max((from_s for from_s in self._by_s if from_s < at_s), default=None)
-        if before is None or self._by_s[before] == 0 or at_s not in self._by_s:
-            return None
-        return min(1.0, self._by_s[at_s] / self._by_s[before])
-
-    def forget(self, window: int, window_s: float) -> None:
-        """Keep of all before the last two windows only what their begins left; ``window`` begins."""
-        least_s = (window - LASTING) * window_s
-        if not any(at_s < least_s for at_s in self._by_s):
-            return
-        begins = (at_s for at_s in self._by_s if at_s <= least_s and at_s == round(at_s / window_s) * window_s)
-        self._kept |= {at_s: self.kept(at_s) for at_s in begins}
-        last_s = max(at_s for at_s in self._by_s if at_s < least_s)
-        self._by_s = {at_s: accuracy for at_s, accuracy in self._by_s.items() if at_s >= last_s}
-        self._timeline = None
-
-
-LASTING = 2
-"""What is remembered whole of a run are the last windows, as many as this: a retraining may end one window late."""
-
-
 class Lessons:
     """Which retrainings have ended; of windows before the last two only how many."""
 
-    def __init__(self, ended: Iterable[tuple[str, int]] = ()) -> None:
-        """``ended`` are retrainings by tenant and with which window's data."""
-        self._recent = {*ended}
+    def __init__(
+        self, ended: Iterable[tuple[str, int]] = (), n_before: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """``ended`` are retrainings by tenant and with which window's data; so many were ``n_before`` these."""
+        self._recent, self._n_before = {*ended}, n_before
         self._folded: dict[str, _Folded] = {}
+        self._rolled_back = dict[str, int]()  # by tenant that answers with older weights, their window
 
     def add(self, tenant: str, window: int) -> None:
         """A retraining has ended."""
         self._recent.add((tenant, window))
+        self._rolled_back.pop(tenant, None)
+
+    def roll_back(self, tenant: str, window: int) -> None:
+        """What was retrained with that window's data answers again."""
+        self._rolled_back[tenant] = window
 
     def last(self, tenant: str) -> int:
         """With which window's data its model was retrained last; −1 for what it came with."""
+        if tenant in self._rolled_back:
+            return self._rolled_back[tenant]
         folded = self._folded.get(tenant, _Folded()).last
         return max((window for name, window in self._recent if name == tenant), default=folded)
 
@@ -101,7 +60,7 @@ class Lessons:
         self._folded[tenant.name] = folded
         for k in range(folded.end, window):
             folded = self._with(folded, tenant, k)
-        return folded.n_past, folded.n_trained
+        return folded.n_past, folded.n_trained + self._n_before.get(tenant.name, 0)
 
     def _with(self, folded: _Folded, tenant: Tenant, k: int) -> _Folded:
         learns, learned = tenant.retrains_in(k), (tenant.name, k) in self._recent
@@ -110,8 +69,10 @@ class Lessons:
 
     def but(self, more: Iterable[tuple[str, int]] = (), less: Iterable[tuple[str, int]] = ()) -> Lessons:
         """These, with some retrainings more, and others less, of the last two windows."""
-        other = Lessons({*self._recent, *more} - {*less})
-        other._folded = dict(self._folded)
+        added = {*more}
+        other = Lessons({*self._recent, *added} - {*less}, self._n_before)
+        other._folded, new = dict(self._folded), {name for name, _ in added}
+        other._rolled_back = {name: window for name, window in self._rolled_back.items() if name not in new}
         return other
 
 
@@ -129,7 +90,7 @@ class Models(Protocol):
 
     @property
     def accuracies(self) -> Mapping[str, AccuracyHistory]:
-        """Each tenant's accuracy so far, by name."""
+        """Each tenant's accuracy, by name."""
 
     @property
     def estimates(self) -> Sequence[Estimate] | None:
@@ -151,7 +112,7 @@ class Models(Protocol):
     def trained(
         self, tenant: str, window: int, at_s: float, option: str = FULL, checkpoint: float | None = None
     ) -> float:
-        """What the model gives from now on that was retrained in ``window``, or up to a checkpoint of that."""
+        """The model's accuracy from now on that was retrained in ``window``, or up to a checkpoint of that."""
 
 
 @dataclass(slots=True)
@@ -172,7 +133,7 @@ class TabledModels:
 
     Attributes:
         estimates: By config.
-        accuracies: Each tenant's accuracy so far, by name.
+        accuracies: Each tenant's accuracy, by name.
     """
 
     estimates = None
@@ -214,7 +175,7 @@ class TabledModels:
     def trained(
         self, tenant: str, window: int, at_s: float, option: str = FULL, checkpoint: float | None = None
     ) -> float:
-        """What the model gives from now on; a late one meets the drift since then.
+        """The model's accuracy from now on; a late one meets the drift since then.
 
         A checkpoint is named by the part of the retraining that it comes after. It is served only where it is better
         than what is served.
@@ -282,11 +243,11 @@ def outlooks(
     """
     found = []
     for tenant in tenants:
-        begins_s = ((k + 1) * config.window_s for k in range(window) if tenant.retrains_in(k))
-        kept = [one for at_s in begins_s if (one := seen[tenant.name].kept(at_s)) is not None]
+        lasting = seen[tenant.name].lasting(config.window_s).items()
+        kept = [part for k, part in lasting if 0 < k <= window and tenant.retrains_in(k - 1)]
         n_past, n_trained = trained.counted(tenant, window)
         retrained = (n_trained + RETRAINED_PRIOR) / (n_past + 1)
-        drift = median(kept) if kept else config.retraining.drift_prior
+        drift = median(kept) if kept else _first_drift(tenant, config, window, seen[tenant.name])
         found.append(
             Outlook(
                 drift=round(drift, DIGITS),
@@ -297,6 +258,17 @@ def outlooks(
             )
         )
     return tuple(found)
+
+
+def _first_drift(tenant: Tenant, config: Config, window: int, seen: AccuracyHistory) -> float:
+    """The share of its accuracy that a model is expected to keep, before the run has seen it keep one.
+
+    A model that was retrained in the window before is expected to begin the next one as it began that one: at a run's
+    begin every model counts as retrained just before.
+    """
+    begun_s = window * config.window_s - config.ahead_steps * config.step_s
+    shown = seen.behind((window - 1) * config.window_s, begun_s) if tenant.retrains_in(window - 1) else None
+    return config.retraining.drift_prior if shown is None else shown
 
 
 def windows_ahead(tenant: Tenant, config: Config, window: int) -> tuple[bool, ...]:

@@ -17,13 +17,25 @@ from forecaster.forecast import Forecast
 from forecaster.registry import HINDSIGHT
 from migrator.errors import InfeasibleError
 from migrator.execution.foresight import forecast_from
-from migrator.execution.posing import plan_from_step_of, pools_terms, posed, posed_alone, warm_ups_of
+from migrator.execution.posing import (
+    offered_by_feedback,
+    offered_in,
+    pinned,
+    plan_from_step_of,
+    pools_terms,
+    posed,
+    posed_alone,
+    warm_ups_of,
+)
 from migrator.execution.windows import Opening, PlannedWindow, Replan
 from migrator.inputs.setting import Setting
 from planner.arrays import Floats
 from planner.budget import Budget, EngineOptions
 from planner.build import PoolTerms, slacks_s, with_forecast
 from planner.bursts import Scenarios, held_to_floor
+from planner.engines.physical.held_sets import HeldSets
+from planner.engines.physical.static import solve_static_among
+from planner.engines.schedule import WindowFacts
 from planner.floors import is_better, without_multipliers
 from planner.partition import Judged, Partition, choose, in_order
 from planner.plan import Lifetime, MigPlan, Status
@@ -34,6 +46,7 @@ from planner.problem import (
     Problem,
     Reconfiguration,
     Task,
+    without_floors,
 )
 from planner.replan import remaining_plan, remaining_problem, without_hopeless_retrainings
 from planner.solve import solve
@@ -56,7 +69,7 @@ class Solving:
             that lacks fewest of those that cost no more than the config's ``planner.floor_costs_at_most``.
         proves: Whether work goes into proofs whatever the config's ``planner.prove`` says, which a run goes by.
         arrived_rps: The recorded rates of the steps before a second, for a policy that knows the past of each of its
-            decisions; ``None``: a policy is told what had arrived as the plan was begun.
+            decisions; ``None``: a policy sees what had arrived as the plan was begun.
     """
 
     reconfiguration: Reconfiguration = Reconfiguration.PHYSICAL
@@ -122,8 +135,14 @@ def _pools(
         found = [terms(group) for group in partition if len(group) > 1]
         return None if None in found or len(partition) > setting.gpu.compute_slices else (*filter(None, found),)
 
+    held = {item.members for item in state.held} if state is not None else set()
+    stand = in_order(map(names.index, members) for members in held)
+    last = stand if sorted(m for group in stand for m in group) == list(range(len(names))) else None
     settled = None if how.policy is None else how.policy.pools_in(opening.window)
     listed = sharing.listed if settled is None else settled
+    if setting.config.pins_layout and last is not None:
+        listed = [[names[m] for m in group] for group in last]
+    listed = [names] if setting.config.layout else listed
     if listed is not None:
         found = list[PoolTerms]()
         for group in in_order(map(names.index, pool) for pool in listed):
@@ -142,8 +161,6 @@ def _pools(
             return None
         return posed(setting, opening, state, forecast, how.reconfiguration, unavailable, pools)
 
-    held = {item.members for item in state.held} if state is not None else set()
-    last = in_order(map(names.index, members) for members in held)
     must_meet = how.policy is None and how.must_meet_floors
     costs_at_most = None if must_meet else setting.config.planner.floor_costs_at_most
     judged = choose(
@@ -152,7 +169,7 @@ def _pools(
         posed_alone(setting, opening, forecast, terms),
         lambda problem, budget: solve(problem, how.engine, budget, floor_costs_at_most=costs_at_most),
         frozenset(index for index, tenant in enumerate(setting.config.tenants) if tenant.alone),
-        last if sorted(m for group in last for m in group) == list(range(len(names))) else None,
+        last,
         math.inf if costs_at_most is None else costs_at_most,
     )
     chosen = terms_of(judged[0].partition)
@@ -175,13 +192,15 @@ def plan_rest(
     unavailable: Sequence[Unavailable] = (),
     *,
     must: bool,
+    retrained: Container[str] = (),
 ) -> Replan:
-    """The plan of what is left of a window from ``step`` of its plan on, if the plan was followed so far.
+    """The plan of what is left of a window from ``step`` of its plan on, if the plan was followed until then.
 
     ``forecast`` may begin before ``step``; it ends with the window. ``standing`` is what serves, or starts to, and
     ``unavailable`` is what others hold, both in steps from ``step`` on, as is the result.
-    If a tenant has nothing to serve with, nothing done so far keeps the held set from changing, but ``standing``. A
-    retraining that cannot be had any more is not asked for.
+    If a tenant has nothing to serve with, nothing already done keeps the held set from changing, but ``standing``. A
+    retraining that cannot be had any more is not asked for. Whose answers clients called wrong since the window began
+    may be retrained in its rest, but for those that were ``retrained`` in it.
 
     Where there *must* be another plan, it is made with all of a window's work. Else it has the config's work for
     planning anew, and is held against what is left of the plan in force.
@@ -190,7 +209,7 @@ def plan_rest(
         PlannerError: As :func:`plan_window`.
     """
     ahead = forecast_from(forecast, forecast.mean_rps.shape[0] - (planned.problem.n_steps - step))
-    rest = _rest(setting, planned, ahead, step, standing, unavailable)
+    rest = _rest(setting, opening, planned, ahead, step, standing, unavailable, retrained)
     running, budget = None, None
     if not must:
         running = _carried_on(rest, planned.plan, step)
@@ -209,7 +228,7 @@ def plan_rest(
 
 
 def _carried_on(rest: Problem, plan: MigPlan, step: int) -> MigPlan | None:
-    """What is left of a plan at ``step`` of its own, by what stands and comes now; ``None`` if it breaks a rule."""
+    """What is left of a plan at ``step`` of its own, by what is there and comes now; ``None`` if it breaks a rule."""
     state = rest.physical_initial or PhysicalState()
     ready = {(item.placement, item.members): item.serve_step for item in state.held}
     left = remaining_plan(plan, step)
@@ -239,20 +258,35 @@ def _is_better(answer: PlannedWindow, running: MigPlan | None, costs_at_most: fl
 
 def _rest(
     setting: Setting,
+    opening: Opening,
     planned: PlannedWindow,
     forecast: Forecast,
     step: int,
     standing: PhysicalState,
     unavailable: Sequence[Unavailable],
+    retrained: Container[str],
 ) -> Problem:
     """What is left of a window's problem from ``step`` of its plan on, as :func:`plan_rest` has it."""
     rest = remaining_problem(planned.problem, planned.plan, step)
     left = rest.physical_initial or PhysicalState()
     is_served = {name for item in standing.held for name in item.members} == set(rest.tenant_names)
     epoch_step = max(left.next_epoch_step, standing.next_epoch_step) if is_served else standing.next_epoch_step
-    rest = replace(
-        rest, initial=replace(left, held=standing.held, next_epoch_step=epoch_step), unavailable=tuple(unavailable)
-    )
+    state = pinned(setting, replace(left, held=standing.held, next_epoch_step=epoch_step), rest.n_steps)
+    running = {run.tenant for run in left.retrainings}
+    tenants = [
+        own if is_offered or own.name in running else replace(own, options=(), salvage=own.salvage[:1])
+        for own, is_offered in zip(rest.tenants, offered_in(setting, opening), strict=True)
+    ]
+    anew = {name for name in offered_by_feedback(setting, opening) if name not in retrained}
+    if any(own.name in anew and not own.options for own in tenants):
+        fresh = posed(setting, opening, None, forecast, pools=planned.pools)
+        tenants = [
+            replace(own, options=new.options, retraining_required=new.retraining_required, salvage=new.salvage)
+            if own.name in anew and not own.options
+            else own
+            for own, new in zip(tenants, fresh.tenants, strict=True)
+        ]
+    rest = replace(rest, tenants=tuple(tenants), initial=state, unavailable=tuple(unavailable))
     return without_hopeless_retrainings(
         with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk, planned.pools)
     )
@@ -320,9 +354,11 @@ def _answer(
     budget = effort or Budget(max_nodes=planner.max_schedules, time_limit_s=how.time_limit_s, proves=proves)
     costs_at_most = planner.floor_costs_at_most
     knows = Knows.FORECAST if how.policy is None else how.policy.knows
+    most = None if how.policy is None and how.must_meet_floors else costs_at_most
+    if setting.config.pins_layout:
+        return _steady(problem, budget, most)
     scenarios = _scenarios(setting, opening, problem, forecast, pools) if knows is Knows.FORECAST else None
     if how.policy is None:
-        most = None if how.must_meet_floors else costs_at_most
         plan = solve(problem, how.engine, budget, running, options=how.options, floor_costs_at_most=most)
         return plan if how.engine not in (None, "physical") else held_to_floor(problem, plan, running, scenarios)
     begin_s = opening.window * setting.config.window_s + from_step * setting.config.step_s
@@ -338,6 +374,20 @@ def _answer(
         floor_costs_at_most=costs_at_most,
     )
     return how.policy.plan(window)
+
+
+def _steady(problem: Problem, budget: Budget, floor_costs_at_most: float | None) -> MigPlan:
+    """One layout for the whole problem: of what stands, and more only where a tenant has nothing to serve with."""
+    state, stands = problem.physical_initial, None
+    if state is not None and state.next_epoch_step < problem.n_steps:
+        stands = WindowFacts.of(problem).initial_held
+    if stands is not None:
+        held_sets = HeldSets.of(problem)
+        among = [number for number in range(len(held_sets)) if {*stands} <= {*held_sets.entries(number)}]
+        plan = solve_static_among(without_floors(problem), among)
+        if plan.status.has_plan:
+            return plan
+    return solve(problem, "static", budget, floor_costs_at_most=floor_costs_at_most)
 
 
 LATELY_S, APART_S = 600.0, 20.0
@@ -369,7 +419,7 @@ def _scenarios(
 def _checked(problem: Problem, plan: MigPlan, window: int, from_step: int, forecast: Forecast) -> PlannedWindow:
     """The plan if it keeps every rule, floors of in-time answers aside.
 
-    Else the one that changes nothing, or where nothing stands, a fixed layout.
+    Else the one that changes nothing, or where nothing is there, a fixed layout.
     """
     verification = verify(problem, plan) if plan.status.has_plan else None
     rejected = plan if verification is not None and verification.broken_rules else None
@@ -418,7 +468,7 @@ def none_found(plan: MigPlan) -> str:
 
 
 def _fixed_layout(problem: Problem) -> tuple[Lifetime, ...]:
-    """One layout for the whole of a ``physical`` window in which nothing stands yet: engine ``static``'s.
+    """One layout for the whole of a ``physical`` window in which nothing is there yet: engine ``static``'s.
 
     No retraining runs beside it. Empty where the tenants do not fit, and in ``paper``, whose plans are not carried out.
     """

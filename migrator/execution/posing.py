@@ -1,4 +1,4 @@
-"""A window's problem, from what is seen and forecast, the state that it begins in, and what starts have taken so far.
+"""A window's problem, from what is seen and forecast, the state that it begins in, and what starts have taken.
 
 Nothing looks ahead: a start counts once its worker is ready. Beside what was measured stand changes of one to three
 instances by documented times, so that a run begins with those and no single start decides.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from planner.build import (
     pool_start_s,
     window_problem,
 )
+from planner.lending import without_loans_on
 from planner.problem import (
     AttainmentFloor,
     HeldInstance,
@@ -43,7 +44,6 @@ from planner.problem import (
     Pool,
     Problem,
     Reconfiguration,
-    RunningRetraining,
     Task,
 )
 from planner.replan import without_hopeless_retrainings
@@ -70,6 +70,7 @@ class Starts:
     def __init__(self, config: Config, gpu: GpuModel, tenants: Sequence[Tenant]) -> None:
         """``tenants`` are as planning takes them for."""
         self._switch_s, self._step_s = config.planner.switch_s, config.step_s
+        self._lends = bool(config.layout)
         self._tenants, self._names = tenants, [tenant.name for tenant in tenants]
         self._documented = [documented_warm_ups(gpu, tenants, n) for n in DOCUMENTED]
         remembered = partial(deque[float], maxlen=N_REMEMBERED)
@@ -82,11 +83,15 @@ class Starts:
         self._tenants, self._names = tenants, [tenant.name for tenant in tenants]
         self._documented = [documented_warm_ups(gpu, tenants, n) for n in DOCUMENTED]
 
-    def add(self, owner: Owner, calls_s: float, start_s: float) -> None:
-        """One more: its instance stood ``calls_s`` after its change began, and was ready ``start_s`` after that."""
-        self._calls_s.append(calls_s)
+    def add(self, owner: Owner, calls_s: float | None, start_s: float) -> None:
+        """One more: its instance stood ``calls_s`` after its change began, and was ready ``start_s`` after that.
+
+        ``None``: it stood before, as what is lent does.
+        """
         self._starts_s[owner].append(start_s)
-        self._totals_s[owner].append(calls_s + start_s)
+        if calls_s is not None:
+            self._calls_s.append(calls_s)
+            self._totals_s[owner].append(calls_s + start_s)
 
     @property
     def warm_ups(self) -> WarmUps:
@@ -115,7 +120,7 @@ class Starts:
 
     def _start_s(self, owner: Owner, switch_s: float) -> float:
         is_inference, own = owner.task is Task.INFERENCE, self._documented_s(owner)
-        if self._switch_s is None:
+        if self._switch_s is None and not (self._lends and not is_inference):
             documented_s = [one.switch_s + start_s for one, start_s in zip(self._documented, own, strict=True)]
             total_s = _quantile([*documented_s, *self._totals_s[owner]])
         else:
@@ -151,22 +156,43 @@ def posed(
         ProblemError: The parts do not make a problem.
     """
     plan_from_step = plan_from_step_of(setting, opening, state)
-    estimates = estimates_of(setting, opening)
+    estimates, layout = estimates_of(setting, opening), setting.config.layout
     n_steps = forecast.mean_rps.shape[0] - plan_from_step
+    state = None if state is None else pinned(setting, shifted(state, plan_from_step), n_steps)
+    running = () if state is None else [run.tenant for run in state.retrainings]
     problem = window_problem(
         setting.gpu,
         [as_estimated(tenant, estimate) for tenant, estimate in zip(setting.known_tenants, estimates, strict=True)],
-        _window_terms(setting, opening, estimates, forecast),
+        _window_terms(setting, opening, estimates, forecast, running),
         forecast_from(forecast, plan_from_step),
         step_s=setting.config.step_s,
-        initial=None if state is None else _initial(shifted(state, plan_from_step), reconfiguration),
+        initial=None if state is None else _initial(state, reconfiguration),
         warm_ups=warm_ups_of(setting, opening),
         reconfiguration=reconfiguration,
         unavailable=unavailable_within(unavailable, plan_from_step, n_steps),
         risk=setting.config.planner.risk,
         pools=pools,
+        layout=layout,
     )
-    return without_hopeless_retrainings(problem) if problem.unavailable else problem
+    if layout:
+        lending = {placement.profile.name for placement in layout}
+        refused = {
+            own.name: {name for name in lending if not setting.may_lend(name, own.name)} for own in problem.tenants
+        }
+        problem = without_loans_on(problem, refused)
+    is_short = problem.unavailable or (layout and state is not None)
+    return without_hopeless_retrainings(problem) if is_short else problem
+
+
+def pinned(setting: Setting, state: PhysicalState, n_steps: int) -> PhysicalState:
+    """The state of a problem of so many steps, in none of which what is held may change where the layout is pinned.
+
+    It may where a tenant has nothing to serve with.
+    """
+    served = {name for item in state.held for name in item.members}
+    if not setting.config.pins_layout or served != {tenant.name for tenant in setting.tenants}:
+        return state
+    return replace(state, next_epoch_step=max(state.next_epoch_step, n_steps))
 
 
 _FEW_PATHS = 4
@@ -212,7 +238,7 @@ def posed_alone(
 
 
 def warm_ups_of(setting: Setting, opening: Opening) -> WarmUps:
-    """What changes take, as the opening has it; without that as documented."""
+    """How long changes take: as the opening has seen it, else as documented."""
     return opening.warm_ups or Starts(setting.config, setting.gpu, setting.known_tenants).warm_ups
 
 
@@ -223,9 +249,10 @@ def pools_terms(
 
     ``mean_rps`` are arrivals that are expected of all tenants, ``(n_tenants,)``. A turn takes no more of a member's
     requests than come while one may wait, so that who brings few is served in small batches, however busy the pool is.
+    It pays the turn cost as often as it follows one of another member, if turns come in whatever order.
     """
     tenants = setting.known_tenants
-    filled = {own.name: cache(partial(_filled, own, float(rps))) for own, rps in zip(tenants, mean_rps, strict=True)}
+    taken = {own.name: cache(partial(_taken, own, float(rps))) for own, rps in zip(tenants, mean_rps, strict=True)}
 
     @cache
     def terms(members: Sequence[int]) -> PoolTerms | None:
@@ -234,7 +261,7 @@ def pools_terms(
         if found.infeasible is not None:
             return None
         planned_rps = {
-            profile: {name: own[name].planned_rps * filled[name](own[name]) for name in names}
+            profile: _planned_rps(own, {name: taken[name](own[name]) for name in names})
             for profile, own in found.by_member.items()
         }
         return terms_of(setting, Pool(names, planned_rps, pool_start_s(tenants, warm_ups, members)))
@@ -249,18 +276,35 @@ def terms_of(setting: Setting, pool: Pool) -> PoolTerms:
     return PoolTerms(pool.members, pool.capability_rps, slack_s, pool.overhead_s)
 
 
-def _filled(tenant: Tenant, mean_rps: float, point: JointPoint) -> float:
-    """The rate of turns with what comes while a request may wait, as a share of the rate of full ones; above 0, ≤ 1."""
+class _Taken(NamedTuple):
+    """A member's turns: ``per_s`` of them a second take all that it brings.
+
+    ``filled`` is the rate of such turns as a share of that of full ones; above 0, ≤ 1.
+    """
+
+    filled: float
+    per_s: float
+
+
+def _taken(tenant: Tenant, mean_rps: float, point: JointPoint) -> _Taken:
+    """Turns with what comes while a request may wait."""
     most = point.batch * point.processes
     n_taken = min(float(most), max(1.0, mean_rps * point.slack_s))
     latency = point_of(point.row, tenant.rows).latency.of_processes(point.processes, point.batch)
     low, part = math.floor(n_taken), n_taken - math.floor(n_taken)
     turn_s = latency.at(low) + (part * (latency.at(low + 1) - latency.at(low)) if part else 0.0)
-    return min(1.0, n_taken / turn_s / point.rate_rps)
+    return _Taken(min(1.0, n_taken / turn_s / point.rate_rps), mean_rps / n_taken)
+
+
+def _planned_rps(points: Mapping[str, JointPoint], taken: Mapping[str, _Taken]) -> dict[str, float]:
+    """By member of a pool, the requests a second of its turns."""
+    all_per_s = sum(one.per_s for one in taken.values())
+    own_shares = {name: one.per_s / all_per_s if all_per_s else 0.0 for name, one in taken.items()}
+    return {name: point.mixed_rps(own_shares[name]) * taken[name].filled for name, point in points.items()}
 
 
 def plan_from_step_of(setting: Setting, opening: Opening, state: PhysicalState | None) -> int:
-    """The step of its window from which on a plan is: 0 where nothing stands yet, or the plan was begun before."""
+    """The step of its window from which on a plan is: 0 where nothing is there yet, or the plan was begun before."""
     return 0 if state is None or opening.ahead_steps else setting.config.planning_steps
 
 
@@ -290,14 +334,19 @@ def estimates_of(setting: Setting, opening: Opening) -> Sequence[Estimate]:
 
 
 def _window_terms(
-    setting: Setting, opening: Opening, estimates: Sequence[Estimate], forecast: Forecast
+    setting: Setting,
+    opening: Opening,
+    estimates: Sequence[Estimate],
+    forecast: Forecast,
+    running: Container[str] = (),
 ) -> list[WindowTerms]:
+    """What the window has for each tenant; one whose last retraining is ``running`` on a loan ends that first."""
     salvages = salvages_in(setting, opening, estimates, forecast)
     return [
         WindowTerms(
             accuracy_before=opening.accuracies[m],
             accuracy_after=estimates[m].accuracy_after,
-            retrains=tenant.retrains_in(opening.window),
+            retrains=_is_offered(tenant, opening, m, estimates[m]) or tenant.name in running,
             floor=_floor(setting.config.tenants[m].min_slo_attainment),
             required=tenant.must_retrain_in(opening.window, opening.trained_last[m]),
             salvage=salvages[m],
@@ -317,7 +366,7 @@ def salvages_in(
     known = opening.outlooks or [unseen(tenant, config, opening.window) for tenant in setting.tenants]
     found: list[tuple[float, ...]] = []
     for m, tenant in enumerate(setting.tenants):
-        if not tenant.retrains_in(opening.window) or not tenant.counts_salvage(config.retraining.salvage):
+        if not _is_offered(tenant, opening, m, estimates[m]) or not tenant.counts_salvage(config.retraining.salvage):
             found.append(())
             continue
         before, after = opening.accuracies[m], estimates[m].accuracy_after
@@ -328,12 +377,47 @@ def salvages_in(
     return found
 
 
+def offered_in(setting: Setting, opening: Opening) -> list[bool]:
+    """By tenant, whether its accuracy, and the config, let the window retrain it."""
+    both = zip(setting.tenants, opening.accuracies, strict=True)
+    return [tenant.is_offered(opening.window, _lowest(opening, tenant, accuracy)) for tenant, accuracy in both]
+
+
+def still_with_options(problem: Problem, planned: Problem) -> Problem:
+    """The problem in which who was to be retrained by the one that was ``planned`` may be: perhaps that has begun."""
+    both = zip(problem.tenants, planned.tenants, strict=True)
+    tenants = tuple(
+        replace(own, options=old.options, retraining_required=old.retraining_required, salvage=old.salvage)
+        if old.options and not own.options
+        else own
+        for own, old in both
+    )
+    return replace(problem, tenants=tenants)
+
+
+def offered_by_feedback(setting: Setting, opening: Opening) -> set[str]:
+    """Who may be retrained as clients say so, and not for the accuracy that was measured."""
+    both = zip(setting.tenants, opening.accuracies, offered_in(setting, opening), strict=True)
+    return {own.name for own, accuracy, is_now in both if is_now and not own.is_offered(opening.window, accuracy)}
+
+
+def _is_offered(tenant: Tenant, opening: Opening, m: int, estimate: Estimate) -> bool:
+    """Whether the window may retrain it: its accuracy asks for that, and there is something to learn from."""
+    known = _lowest(opening, tenant, opening.accuracies[m])
+    return tenant.is_offered(opening.window, known) and bool(estimate.retraining_s)
+
+
+def _lowest(opening: Opening, tenant: Tenant, accuracy: float) -> float:
+    """The lower of the accuracy that was measured and that which clients tell, where they do."""
+    return min(accuracy, opening.by_feedback.get(tenant.name, 1.0))
+
+
 def _floor(config: FloorConfig | None) -> AttainmentFloor | None:
     return None if config is None else AttainmentFloor(config.share, Per(config.per))
 
 
 def state_of(serving_from_s: Iterable[tuple[Placement, Owner, float]], start_s: float, step_s: float) -> PhysicalState:
-    """What a window that begins at ``start_s`` starts from, by what really stands: placement, owner, readiness.
+    """What a window that begins at ``start_s`` starts from, by what is really there: placement, owner, readiness.
 
     Every retraining counts as over: the plan does not know of one that takes longer than estimated.
     """
@@ -349,7 +433,11 @@ def shifted(state: PhysicalState, n_steps: int) -> PhysicalState:
     return PhysicalState(
         held=tuple(replace(item, serve_step=max(0, item.serve_step - n_steps)) for item in state.held),
         retrainings=tuple(
-            RunningRetraining(item.placement, item.tenant, item.end_step - n_steps)
+            replace(
+                item,
+                end_step=item.end_step - n_steps,
+                lent_from=None if item.lent_from is None else max(0, item.lent_from - n_steps),
+            )
             for item in state.retrainings
             if item.end_step > n_steps
         ),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from executor.clock import Clock, WallClock
@@ -20,7 +21,7 @@ from executor.driver import DriverGpu
 from executor.errors import GpuError, MigModeOffError, NoGpuError, RetryableGpuError
 from executor.gpu import SILENT_S
 from executor.journal import Journal, Remembered, file_of, recorded
-from executor.mig import Layout
+from executor.mig import Layout, OwnedLayout
 from executor.mps import MpsGpu
 from executor.opening import open_gpu
 from executor.reconcile import Outcome, Reconciler
@@ -34,18 +35,19 @@ from migrator.execution.seams import Workers
 from migrator.execution.simulated import SimWorkers
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import RecordedTraffic
-from migrator.log.records import Change, Checkpoint, Finished, Resumed, WindowStarted
+from migrator.log.records import Change, Checkpoint, Finished, Resumed, RolledBack, WindowStarted
 from migrator.log.runlog import ReadLog
 from planner.policies.policy import Policy
+from planner.problem import Owner, Task
 from workloads.training import FULL
 
 MAX_SILENCES = 4
-"""How often the driver may fail to say what stands before the GPU is left as it is at a run's end."""
+"""How often the driver may fail to list instances before the GPU is left as it is at a run's end."""
 
 
 @dataclass(frozen=True)
 class RealGpu:
-    """A GPU that is ours to change, as far as it is not others'.
+    """A GPU we may reconfigure; foreign instances stay untouched.
 
     Attributes:
         gpu: The GPU, by its driver.
@@ -53,6 +55,7 @@ class RealGpu:
         clock: Makes a clock that shows this second.
         silent_s: How long a run waits for a driver that does not answer.
         left: What could not be taken away, and why; from a run's begin to its end, that it may have made something.
+        keeps: Whether a run's instances stay at its end.
     """
 
     gpu: DriverGpu
@@ -60,6 +63,7 @@ class RealGpu:
     clock: Callable[[float], Clock]
     silent_s: float = SILENT_S
     left: list[str] = field(default_factory=list)
+    keeps: bool = False
 
     def backend(self, setting: Setting) -> Callable[[float], Backend]:
         """Opens it for a run with simulated workers; see :func:`migrator.execution.parts.parts_on_instances`."""
@@ -88,7 +92,9 @@ class RealGpu:
             try:
                 first()
             finally:
-                if may_be_called:
+                if self.keeps:
+                    self.left.clear()
+                elif may_be_called:
                     self.clear()
 
         return Backend(self.gpu, clock, workers, self.journal, begin=begun, end=end, silent_s=self.silent_s)
@@ -100,7 +106,7 @@ class RealGpu:
             self.journal.aim(Layout())
             self.left.extend(map(str, self._cleared().undone))
         except MigModeOffError:
-            self.journal.settle(())  # nothing stands
+            self.journal.settle(())  # nothing is left
         except GpuError as error:
             self.left.append(str(error))
         except OSError as error:
@@ -110,7 +116,7 @@ class RealGpu:
             raise
 
     def _cleared(self) -> Outcome:
-        """What came of it; the driver is asked again where it does not say what stands."""
+        """Its outcome; the driver is asked again where it does not list instances."""
         clock = self.clock(0.0)
         reconciler = Reconciler(self.gpu, self.journal, clock)
         for _ in range(MAX_SILENCES):
@@ -124,9 +130,11 @@ class RealGpu:
 
 @contextmanager
 def real_gpu(
-    asked: GpuConfig, origin: str, state: Path, *, adopt: bool = False, dry_run: bool = False
+    asked: GpuConfig, origin: str, state: Path, *, adopt: bool = False, dry_run: bool = False, keeps: bool = False
 ) -> Iterator[RealGpu]:
     """The GPU that a config asks for, with the journal in folder ``state``; ``adopt`` takes over what others made.
+
+    With ``keeps`` a run's instances stay at its end.
 
     With ``dry_run`` it may be looked at only: nothing is written, and no other controller is kept away.
 
@@ -146,7 +154,7 @@ def real_gpu(
             reconciler.settle()
             if adopt:
                 reconciler.adopt()
-            yield RealGpu(gpu, journal, WallClock, asked.silent_s)
+            yield RealGpu(gpu, journal, WallClock, asked.silent_s, keeps=keeps)
 
 
 def _opened(asked: GpuConfig, state: Path) -> DriverGpu:
@@ -185,7 +193,7 @@ def real_parts(
 
     Raises:
         ConfigError: The policy cannot run on what was measured.
-        GpuError: The driver does not say what stands.
+        GpuError: The driver does not list instances.
     """
     backend = real.backend(setting)
     return parts_on_instances(setting, traffic, policy, backend, joins=joins, time_limit_s=time_limit_s)
@@ -196,18 +204,64 @@ def joining(stands: ReadLog, setting: Setting) -> Joining:
 
     The run's clock stands still while no process runs it.
     """
+    return _joining_at(stands, setting, stands.entries[-1].at_s + lead_s(setting))
+
+
+def rejoining(stands: ReadLog, setting: Setting, wall_s: float) -> Joining:
+    """Where the service whose log ``stands`` goes on: at once, with what it held last, until a window is planned.
+
+    Its seconds are those of the wall clock, which shows ``wall_s`` since 1970. Where nothing was held yet, it begins
+    with a window, as far ahead of that clock as instances take to be ready.
+    """
+    config, begun = setting.config, stands.entries[0]
+    assert begun.wall.started_at is not None  # a service's own log
+    begun_s = datetime.fromisoformat(begun.wall.started_at).timestamp() - begun.at_s
+    now_s = max(wall_s - begun_s, stands.entries[-1].at_s)
+    ahead_s = lead_s(setting) + config.estimates.delay_s + config.ahead_steps * config.step_s
+    joins = _joining_at(stands, setting, now_s + ahead_s)
+    changes = stands.of(Change)
+    if not changes:
+        return joins
+    there = {tenant.name for tenant in setting.tenants}
+    held = [
+        (setting.gpu.placement(placement), Owner(members[0], Task.INFERENCE, tuple(members[1:])))
+        for placement, holder, task in changes[-1].layout
+        if task == Task.INFERENCE
+        and (members := [one for one in ([holder] if isinstance(holder, str) else holder) if one in there])
+    ]
+    return replace(joins, held=OwnedLayout.of(held), from_s=now_s)
+
+
+def _joining_at(stands: ReadLog, setting: Setting, ready_s: float) -> Joining:
+    """Where the run is joined if all can be ready at this second of it."""
     window_s = setting.config.window_s
     joined = max((joined.window for joined in stands.of(Resumed)), default=0)
-    window = max(1 + max((started.window for started in stands.of(WindowStarted)), default=-1), joined)
-    ready_s = stands.entries[-1].at_s + lead_s(setting)
+    begun = (started.window for started in stands.of(WindowStarted))
+    window = max(1 + max(begun, default=-1), joined, stands.first_window)
     window = max(window, math.ceil(ready_s / window_s - 1e-9))
-    n_started = sum(len(change.started) for change in stands.of(Change))
-    void = range(max(1 + max(stands.settled, default=-1), joined), min(window, setting.config.windows))
-    return Joining(window, tuple(void), trained_in(stands), n_started)
+    settled = max(1 + max(stands.settled, default=-1), joined, stands.first_window)
+    void = range(settled, min(window, setting.config.windows))
+    n_trained = {} if stands.begins is None else stands.begins.n_trained
+    joins = Joining(window, tuple(void), trained_in(stands), stands.n_instances, n_trained=n_trained)
+    return replace(joins, rolled_back=rolled_back_in(stands))
+
+
+def rolled_back_in(log: ReadLog) -> dict[str, int]:
+    """By tenant that answers with older weights, the newest window in them."""
+    found = dict[str, int]()
+    for entry in log.entries:
+        match entry.record:
+            case RolledBack() as back:
+                found[back.tenant] = back.learned
+            case Finished(rejected=None) as ended:
+                found.pop(ended.tenant, None)
+            case _:
+                pass
+    return found
 
 
 def trained_in(log: ReadLog) -> tuple[Trained, ...]:
-    """What the run's models have learned so far, in order."""
+    """What the run's models have learned, in order."""
     return tuple(
         Trained(
             at_s=ended.finish_s,
@@ -218,7 +272,7 @@ def trained_in(log: ReadLog) -> tuple[Trained, ...]:
             checkpoint=ended.part if isinstance(ended, Checkpoint) else None,
         )
         for ended in (entry.record for entry in log.entries)
-        if isinstance(ended, Finished)
+        if isinstance(ended, Finished) and ended.rejected is None
     )
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from migrator.execution.changes import NEVER_S, Change, ChangeOutcome
 from migrator.execution.happenings import Asked
 from migrator.execution.windows import Replan
+from migrator.log.slow_plans import LATE_S
 from planner.errors import PlannerError
-
-LATE_S = 0.5
-"""Seconds by which a change may begin late, on a clock that runs by itself, without having been held up."""
 
 LATE_ANSWER_S = 0.1
 """How often a plan that there must be, and that is late, is looked for."""
@@ -66,6 +64,10 @@ class Schedule:
         self._due, self.plan_s, self._epoch_s, self.held_up = deque(changes), plan_s, epoch_s, None
         self._look_ahead(now_s)
 
+    def revise(self, revised: Callable[[Change], Change]) -> None:
+        """Each change that is still to be made is another from now on, at the same time."""
+        self._due = deque(map(revised, self._due))
+
     def put_first(self, change: Change, now_s: float) -> None:
         """Make this change before all others."""
         self._due.appendleft(change)
@@ -97,14 +99,14 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False)
 class RestRequest:
-    """A plan of the rest of a window that is being made, while the one in force is followed as far as it can be.
+    """A plan of the rest of a window that is being made, while the one in force is followed where it can be.
 
     Attributes:
         asked: What for.
         asked_s: When that was.
         n_steps: Of the rest.
-        from_s: From when on it counts; by then it should be there.
-        answer: What came of it, or why nothing did.
+        from_s: From when on it counts; it should be there then.
+        answer: The plan, or why there is none.
     """
 
     asked: Asked
@@ -161,7 +163,7 @@ class Following:
         self.reasons = ()
 
     def ask(self, request: RestRequest) -> None:
-        """A plan is being made; for what there must be, all reasons so far are told."""
+        """A plan is being made; for what there must be, all reasons have been named."""
         self.request = self._last = request
         if request.asked.must:
             self.reasons = ()

@@ -38,10 +38,10 @@ def replayed(stands: ReadLog, policy: AnyPolicy, *, is_own: bool = False) -> Any
 
 @dataclass(frozen=True)
 class Replayed(Policy):
-    """A policy that gives each answer that stands in the log, and then its own.
+    """A policy with each answer in the log, and then its own.
 
     Attributes:
-        policy: Who gave them.
+        policy: Whose they are.
         origin: Names the log in messages.
         answers: Those that were not given again yet.
         pools: By window, those that it was planned with.
@@ -131,4 +131,4 @@ class Replayed(Policy):
                 return window.running
             return plan_of({**to_builtins(recorded), "solve_s": 0.0}, window.problem, self.origin)
         except PlanFileError:
-            return None  # it answers another problem; what is made of this one will differ from the log and be told
+            return None  # it answers another problem; what this one yields differs from the log, which is reported

@@ -4,13 +4,13 @@ A window's problem follows from the config (tenants, profiles, traces, forecaste
 beginning: the accuracies and the state that it began with. The forecast is made again and has to be the one in the log.
 So are the accuracies, the models' ages and the outlook, from the retrainings that the log tells.
 The problem of a window's rest, where that was planned anew, is the window's with another forecast, and with what the
-log says was left by then.
+log says was left then.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,14 +22,26 @@ from forecaster.forecast import FloatArray, Forecast
 from migrator.config.sections import Config
 from migrator.execution import events
 from migrator.execution.ahead import Seen, fallen
+from migrator.execution.feedback import share_of
 from migrator.execution.foresight import Foresight, forecast_from, observe, rates_before_step, seen_step
-from migrator.execution.models import AccuracyHistory, Lessons, TabledModels, outlooks, unseen, windows_ahead
-from migrator.execution.posing import estimates_in, plan_from_step_of, pools_terms, posed, shifted, terms_of
+from migrator.execution.layout import with_layout
+from migrator.execution.models import Lessons, TabledModels, outlooks, unseen, windows_ahead
+from migrator.execution.posing import (
+    estimates_in,
+    plan_from_step_of,
+    pools_terms,
+    posed,
+    shifted,
+    still_with_options,
+    terms_of,
+)
 from migrator.execution.windows import Opening, begun_s
+from migrator.inputs.arrivals import LiveTraffic
 from migrator.inputs.estimates import Estimate
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import Traffic
 from migrator.log import records
+from migrator.log.accuracies import Accuracies, AccuracyHistory
 from migrator.log.runlog import CONFIG_FILE, EVENTS_FILE, TIME_DIGITS, ReadLog
 from planner.budget import Budget
 from planner.build import PoolTerms, WarmUps, with_forecast
@@ -81,6 +93,7 @@ class RunCheck:
 
     def __init__(self, log: ReadLog, setting: Setting, traffic: Traffic) -> None:
         """``setting`` and ``traffic`` are those of the folder's config."""
+        setting = with_layout(setting, traffic)
         self._log, self._setting, self._traffic = log, setting, traffic
         needs_hindsight, ahead_s = Knows(log.header.knows).needs_hindsight, log.header.ahead_s
         self._foresight = Foresight(setting, traffic, needs_hindsight=needs_hindsight, ahead_s=ahead_s)
@@ -109,9 +122,15 @@ class RunCheck:
         certificate = plan.certificate
         revisions = [revised for revised in self._log.of(records.PlanRevised) if revised.window == window]
         measured = next((one for one in self._log.of(records.Measured) if one.window == window), None)
-        if measured is not None and all(revised.asked_s >= measured.measured_s for revised in revisions):
-            posed_again = self._posed(started, measured)
+        if measured is not None and any(revised.asked_s < measured.measured_s for revised in revisions):
+            measured = None
+        whole = posed_again
+        if measured is not None:
+            posed_again = _with_options_of(self._posed(started, measured), whole)
+        judged = [one for one in self._log.of(records.Judged) if one.window == window]
         for revised in revisions:
+            if before := [one for one in judged if one.judged_s <= revised.asked_s]:
+                posed_again = _with_options_of(self._posed(started, measured, before), whole)
             rest = posed_again if isinstance(posed_again, str) else self._posed_rest(posed_again, revised)
             told = revised.plan.with_prices(certificate)
             certificate = told.certificate or certificate
@@ -120,7 +139,7 @@ class RunCheck:
     def _proof(
         self, started: records.WindowStarted, logged: records.Plan, problem: Problem | str
     ) -> AnyCertificate | None:
-        """A certificate for a window's plan that was made without one, as far as a search finds it."""
+        """A certificate for a window's plan that was made without one, if a search finds one."""
         if isinstance(problem, str) or logged.certificate is not None:
             return None
         planner = self._setting.config.planner
@@ -184,8 +203,13 @@ class RunCheck:
         pools = [terms_of(setting, pool) for pool in window.pools]
         return with_forecast(rest, setting.known_tenants, forecast, setting.config.planner.risk, pools)
 
-    def _posed(self, started: records.WindowStarted, measured: records.Measured | None = None) -> Problem | str:
-        """The problem that the window posed, or why it cannot be told; with what was ``measured`` since."""
+    def _posed(
+        self,
+        started: records.WindowStarted,
+        measured: records.Measured | None = None,
+        judged: Sequence[records.Judged] = (),
+    ) -> Problem | str:
+        """The problem that the window posed, or why it cannot be told; with what was ``measured`` and ``judged``."""
         objection = self._misfit or self._objections.get(started.window)
         if objection is not None:
             return objection
@@ -197,6 +221,7 @@ class RunCheck:
         if started.asked_s not in (None, round(begun_s(self._setting, window), TIME_DIGITS)):
             return f"its plan was begun at second {started.asked_s}, which {CONFIG_FILE} does not say"
         state, opening = self._state(started), self._opening(started, warm_ups, measured)
+        opening = replace(opening, by_feedback={**opening.by_feedback, **_shares(judged)})
         if from_step != plan_from_step_of(self._setting, opening, state):
             return f"it was planned from step {from_step} on, which {CONFIG_FILE} does not say"
         forecast = self._foresight.forecast(opening)
@@ -239,11 +264,17 @@ class RunCheck:
         elif is_ahead and measured is None:
             estimates = estimates_in(self._setting, window - 1)
         ahead_steps = self._setting.config.ahead_steps if is_ahead else 0
+        traffic, known_s = self._traffic, started.forecast.known_s
+        if known_s is not None and isinstance(traffic, LiveTraffic):
+            traffic = traffic.up_to(known_s)
         return replace(
-            observe(self._setting, self._traffic, window, accuracies, (), estimates, ahead_steps),
+            observe(self._setting, traffic, window, accuracies, (), estimates, ahead_steps),
             warm_ups=warm_ups,
             last_trained=tuple(window - started.model_age[tenant.name] for tenant in self._setting.tenants),
             outlooks=outlooks_in(started, self._setting.config, self._setting.tenants),
+            by_feedback={
+                name: own.by_feedback for name, own in started.forecast.tenants.items() if own.by_feedback is not None
+            },
         )
 
     def _origin(self, window: int) -> str:
@@ -262,14 +293,21 @@ class RunCheck:
 def _objections(log: ReadLog, setting: Setting) -> dict[int, str]:
     """By window, what the log says of its models that does not follow from the retrainings in it; the first of each."""
     retold, found = _Retold(log, setting), dict[int, str]()
-    for entry in log.entries:
+    n_known = 0 if log.begins is None or not log.begins.accuracies else len(log.begins.entries)
+    for place, entry in enumerate(log.entries):
+        retold.is_known = place < n_known
         match entry.record:
             case records.WindowStarted() as started:
                 window, objection = started.window, retold.began(started)
             case records.Measured() as measured:
                 window, objection = measured.window, retold.measured(measured)
+            case records.Judged() as judged:
+                window, objection = judged.window, _misjudged(judged, setting)
             case records.Finished() as ended:
                 window, objection = int(ended.finish_s // setting.config.window_s), retold.learned(ended)
+            case records.RolledBack() as back:
+                retold.rolled_back(back)
+                continue
             case records.Resumed():
                 retold.resumed()
                 continue
@@ -280,26 +318,59 @@ def _objections(log: ReadLog, setting: Setting) -> dict[int, str]:
     return found
 
 
+def _with_options_of(posed_again: Problem | str, whole: Problem | str) -> Problem | str:
+    if isinstance(posed_again, str) or isinstance(whole, str):
+        return posed_again
+    return still_with_options(posed_again, whole)
+
+
+def _shares(judged: Iterable[records.Judged]) -> dict[str, float]:
+    """By tenant, which share of answers clients called right."""
+    told = ((one.tenant, share_of(one.labels, one.right)) for one in judged)
+    return {name: share for name, share in told if share is not None}
+
+
+def _misjudged(judged: records.Judged, setting: Setting) -> str | None:
+    """Why clients' labels ask for no retraining, though the log says that they do."""
+    own = {tenant.name: tenant for tenant in setting.tenants}.get(judged.tenant)
+    share = share_of(judged.labels, judged.right)
+    if own is not None and share is not None and own.is_offered(judged.window, share):
+        return None
+    what = f"clients call {judged.right} of {judged.labels} answers of {judged.tenant} right"
+    return f"the log says that {what}; that asks for no retraining"
+
+
 class _Retold:
     """The models of a run, made to learn again what its log says that they have learned.
 
     AccuracyHistory of a live run were measured: the log's own are taken, and what follows from them is held against it.
+    So they are where the log does not reach back to the run's begin; its snapshot has what drift was seen before.
+
+    Attributes:
+        is_known: Whether the snapshot has what the next record says of accuracies, and of what came later.
     """
 
+    is_known = False
+
     def __init__(self, log: ReadLog, setting: Setting) -> None:
-        self._setting, self._is_live = setting, not log.header.simulated
+        self._setting, self._is_live = setting, not log.header.simulated or log.begins is not None
+        is_tabled = log.header.simulated and bool(log.of(records.Resumed))  # such models also know what they missed
+        self._knows_drift = log.begins is None or (bool(log.begins.accuracies) and not is_tabled)
         self._names = [tenant.name for tenant in setting.tenants]
         self._models = TabledModels(setting.tenants, setting.config.window_s)
-        self._n_opened, self._opened = 0, tuple[float, ...]()
-        self._measured = {name: AccuracyHistory() for name in self._names}
-        self._trained = Lessons()
+        self._n_opened, self._opened = log.first_window, tuple[float, ...]()
+        remembered = Accuracies.of(log.begins, ()).by_tenant
+        self._measured = {name: remembered.get(name, AccuracyHistory()) for name in self._names}
+        self._is_anew = all(own.is_unknown for own in self._measured.values())  # no window has begun since the start
+        self._trained = Lessons((), {} if log.begins is None else log.begins.n_trained)
 
     def began(self, started: records.WindowStarted) -> str | None:
         """What of a window's beginning does not follow; ``None`` if all does, as far as it is told."""
         window, told = started.window, started.forecast.tenants
         for left_out in range(self._n_opened, window):  # by a run that was joined again
             self._models.open(left_out)
-        is_ahead, objection = started.asked_s is not None, None
+        is_ahead, objection = started.asked_s is not None and not self._is_anew, None
+        self._is_anew = False
         before = deepcopy(self._accuracies) if is_ahead else {}  # as it was
         self._opened, self._n_opened = self._models.open(window), window + 1
         if not is_ahead:
@@ -311,11 +382,13 @@ class _Retold:
                 return objection or _does_not_follow(name, "has an age of", started.model_age[name], age)
             view = started.outlook.get(name)
             expected = self._outlook(window, index, before[name], 1.0 if view is None else view.in_time)
+            if view is not None and (self.is_known or not self._knows_drift):
+                expected = structs.replace(expected, drift=view.drift)
             for key in () if view is None else expected.__struct_fields__:
                 if not _are_same(getattr(view, key), getattr(expected, key)):
                     what = f"has in its outlook {key}"
                     return objection or _does_not_follow(name, what, getattr(view, key), getattr(expected, key))
-            if is_ahead and objection is None:
+            if is_ahead and objection is None and not self.is_known and (self._knows_drift or view is not None):
                 objection = self._expected(started, index, before[name], expected.drift)
         return objection
 
@@ -348,10 +421,11 @@ class _Retold:
         """Take in that a retraining ended, or came to a checkpoint; says it if that cannot give what is told."""
         name, window, at_s, told = ended.tenant, ended.window, ended.finish_s, ended.accuracy
         part, option = ended.part if isinstance(ended, records.Checkpoint) else None, ended.option or FULL
-        if part is None:
+        if part is None and ended.rejected is None:
             self._trained.add(name, window)
         if self._is_live:
-            self._measured[name].note(at_s, told)
+            if not self.is_known:
+                self._measured[name].note(at_s, told)
             return None
         gave = self._models.trained(name, window, at_s, option, part)
         if not _are_same(told, gave) and at_s % self._setting.config.window_s == 0:
@@ -359,17 +433,26 @@ class _Retold:
             gave = self._models.trained(name, window, math.nextafter(at_s, 0), option, part)
         return None if _are_same(told, gave) else _does_not_follow(name, "is retrained to", told, gave)
 
+    def rolled_back(self, back: records.RolledBack) -> None:
+        """Take in that older weights answer again."""
+        self._trained.roll_back(back.tenant, back.learned)
+        self._measured[back.tenant].note(back.served_s, back.accuracy)
+
     def resumed(self) -> None:
         """A live run that is joined again has measured nothing yet."""
-        self._measured = {name: AccuracyHistory() for name in self._names}
+        if self.is_known:
+            return
+        self._is_anew = True
+        for own in self._measured.values():
+            own.join(self._setting.config.window_s)
 
     @property
     def _accuracies(self) -> Mapping[str, AccuracyHistory]:
-        """Each tenant's accuracy so far, by name."""
+        """Each tenant's accuracy, by name."""
         return self._measured if self._is_live else self._models.accuracies
 
     def _outlook(self, window: int, index: int, seen: AccuracyHistory, in_time: float) -> records.Outlook:
-        """What was to be expected of a tenant's model; which requests were resolved by then, no log tells."""
+        """What was to be expected of a tenant's model; which requests were resolved until then, no log tells."""
         tenant, config = self._setting.tenants[index], self._setting.config
         return outlooks([tenant], config, window, {tenant.name: seen}, self._trained, {tenant.name: in_time})[0]
 
@@ -401,7 +484,7 @@ def _left(tenant: TenantTerms, told: records.Rest, arrivals_rps: FloatArray) -> 
 
 
 def warm_ups_in(started: records.WindowStarted, tenants: Sequence[Tenant]) -> WarmUps | None:
-    """What the window was planned with; ``None`` where that is not told."""
+    """What the window was planned with; ``None`` where that is unknown."""
     told, names = started.warm_up, [tenant.name for tenant in tenants]
     if told is None or not set(names) <= told.start_s.keys() & told.training_start_s.keys():
         return None
@@ -438,13 +521,13 @@ def _estimated(tenant: Tenant, told: records.TenantForecast | records.MeasuredMo
 
 
 def _misfit(header: records.RunStarted, setting: Setting) -> str | None:
-    """What of the config is not what the run was made with; ``None`` if all is, as far as the log says."""
+    """What of the config is not what the run was made with; ``None`` if all is, by what the log says."""
     config = setting.config
     of_config = {"seed": config.seed, "gpu": setting.gpu.name, "windows": config.windows}
     of_config |= {"window_s": config.window_s, "step_s": config.step_s}
     of_config["service_spread"] = config.estimates.service_spread
     for key, value in of_config.items():
-        told = getattr(header, key) or 0.0  # the spread stands there only where latencies are misjudged
+        told = getattr(header, key) or 0.0  # the spread is there only where latencies are misjudged
         if told != value:
             return f"{CONFIG_FILE} has {key} {value}; the run was made with {told}"
     names = [tenant.name for tenant in header.tenants]

@@ -1,4 +1,4 @@
-"""All tenants' requests over a run, and what became of them, window by window."""
+"""All tenants' requests over a run, and their outcomes, window by window."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Queues(ABC):
 
     @property
     def states(self) -> Mapping[str, QueueState]:
-        """How each queue stands."""
+        """Each queue's state."""
         return dict(self._states)
 
     @property
@@ -56,7 +56,7 @@ class Queues(ABC):
 
     @property
     def busy_until_s(self) -> Mapping[str, float]:
-        """By server id, when the batch in service at :attr:`now_s` ends, as far as known."""
+        """By server id, when the batch in service at :attr:`now_s` ends, if known."""
         states = self._states.values()
         return {server_id: end_s for state in states for server_id, end_s in state.busy_until.items()}
 
@@ -69,7 +69,7 @@ class Queues(ABC):
         until_s: float,
         lanes: Sequence[Lane] = (),
     ) -> dict[str, Outcomes]:
-        """Bring every queue to ``until_s``; outcomes by tenant, as far as known.
+        """Bring every queue to ``until_s``; outcomes by tenant, if known.
 
         ``servers`` are those that each tenant has alone, ``lanes`` those of pools.
         """
@@ -137,7 +137,7 @@ class _Turns:
 
 
 class SimulatedQueues(Queues):
-    """Each tenant's queue, served by what stands at the moment.
+    """Each tenant's queue, served by what is there at the moment.
 
     Tenants are brought forward together if one lane serves both, or a chain of lanes connects them. Of what stands,
     a tenant's own servers are lanes of its own then. So it is while one member alone is ready in a pool's lanes: they
@@ -176,6 +176,9 @@ class SimulatedQueues(Queues):
     ) -> dict[str, Outcomes]:
         """Bring every queue to ``until_s``; outcomes by tenant."""
         found = dict[str, Outcomes]()
+        # A tenant that has gone keeps its workers until the next change, and has no request any more.
+        known = ((lane.lane_id, tuple(one for one in lane.servers if one.tenant in requests)) for lane in lanes)
+        lanes = [Lane(lane_id, servers_here) for lane_id, servers_here in known if servers_here]
         for members in connected([*requests], lanes):
             shared = [lane for lane in lanes if lane.servers[0].tenant in members]
             if shared:
@@ -231,7 +234,7 @@ class SimulatedQueues(Queues):
         }
 
     def _pool_of(self, names: Sequence[str], lanes: Sequence[Lane]) -> PoolState:
-        """How the lanes stand: busy with the batches that their servers have in service."""
+        """The lanes' state: busy with the batches that their servers have in service."""
         queues = tuple(self._states[name] for name in names)
         serving = {
             lane.lane_id: (member, server.server_id)
@@ -257,7 +260,7 @@ def connected(tenants: Sequence[str], lanes: Sequence[Lane]) -> list[tuple[str, 
 
 
 class Ledger:
-    """What became of all requests, tallied by window; a window is set apart once it is settled.
+    """Outcomes of all requests, tallied by window; a window is set apart once it is settled.
 
     Where it is not known yet whether that stood which answered, outcomes wait: see :meth:`know`. Windows before
     ``first_window`` are not asked for.
@@ -297,12 +300,19 @@ class Ledger:
 
     @property
     def totals(self) -> Totals:
-        """Everything resolved so far, all tenants together."""
-        open_ = (tally.totals for tallies in self._tallies.values() for tally in tallies.values())
-        return sum(open_, self._settled_totals)
+        """Everything resolved, all tenants together."""
+        return sum(self.open_totals.values(), self._settled_totals)
+
+    @property
+    def open_totals(self) -> Mapping[str, Totals]:
+        """By tenant, what is counted in windows that are not settled."""
+        found = dict.fromkeys(self._names, Totals())
+        for tallies in self._tallies.values():
+            found |= {name: found.get(name, Totals()) + tally.totals for name, tally in tallies.items()}
+        return found
 
     def in_time_shares(self, window: int) -> Mapping[str, float]:
-        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any.
+        """By tenant, the share of the window's resolved requests that were answered in time; 1 without any.
 
         The window is open, or the one that was settled last.
         """
@@ -315,7 +325,7 @@ class Ledger:
         }
 
     def add(self, requests: Mapping[str, Requests], outcomes: Mapping[str, Outcomes], known_s: float = np.inf) -> None:
-        """Count what became of each tenant's requests in a piece of time, or let it wait if not all is known of it."""
+        """Count the outcomes of each tenant's requests in a piece of time, or let it wait if not all is known of it."""
         for name, found in outcomes.items():
             if known_s == np.inf:
                 self._count(requests[name], found)
@@ -323,7 +333,7 @@ class Ledger:
                 self._waiting[name] = _together(self._waiting[name], found)
 
     def know(self, requests: Mapping[str, Requests], known_s: float) -> None:
-        """Count the requests of all seconds over which is known what stood, up to ``known_s``; not those of blind ones.
+        """Count the requests of all seconds of confirmed GPU state, up to ``known_s``; not those of blind ones.
 
         A second is over when the last request in it can be answered in time no more. So what is told to be blind after
         this was not counted.
@@ -339,11 +349,11 @@ class Ledger:
             self._waiting[name] = waiting.where(~is_over)
 
     def blind(self, from_s: float, to_s: float) -> None:
-        """Leave out the requests of all seconds of which it is unknown what stood, or what answered."""
+        """Leave out the requests of all seconds of unknown GPU state or answers."""
         self._blind.append((math.floor(from_s - self._longest_s), math.ceil(to_s)))
 
     def knows(self, until_s: float) -> bool:
-        """Whether all that arrived before is counted, or left out, as far as it is resolved."""
+        """Whether all that arrived before is counted, or left out, if it is resolved."""
         return bool(self._counted_s >= until_s)
 
     def lose(self, requests: Requests, outcomes: Outcomes) -> None:

@@ -90,6 +90,10 @@ class Rolling:
         """A worker has failed: that asks for a plan."""
         self._news.append(Asked(f"the worker in {failed.instance_id} failed: {failed.reason}", Cause.FAILED))
 
+    def judged(self, tenant: str, share: float) -> None:
+        """Clients called too many of a tenant's answers wrong: that asks for a plan."""
+        self._news.append(Asked(f"clients call {share:.1%} of {tenant}'s answers right", Cause.FEEDBACK))
+
     def measured(self) -> None:
         """What the plan in force could only expect is known: that asks for a plan."""
         self._news.append(Asked("the models that the window begins with were measured", Cause.MEASURED))

@@ -1,7 +1,7 @@
 """Where simulated and real part: what the loop knows of either side.
 
 Here are :class:`Workers` (who serves and trains), :class:`Sharing` (what a policy's answer becomes on the GPU) and
-:class:`Accounts` (what became of requests); the other seams are :class:`migrator.inputs.traffic.Traffic`,
+:class:`Accounts` (outcomes of requests); the other seams are :class:`migrator.inputs.traffic.Traffic`,
 :class:`migrator.execution.models.Models` and :class:`executor.gpu.Gpu`. None of them tells the loop the future. A
 worker is ready when a :class:`Ready` says so, and a retraining ends with a :class:`Finished`; either may never come.
 """
@@ -17,17 +17,18 @@ from executor.mig import OwnedLayout
 from forecaster.forecast import Forecast
 from migrator.errors import MigratorError
 from migrator.execution.changes import Training
+from migrator.execution.feedback import Feedback
 from migrator.execution.happenings import Asked, Failed, Happened, Happening, PlannedAhead, Replanned, Replanning
 from migrator.execution.windows import Opening, PlannedWindow
 from migrator.inputs.setting import Setting
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import Traffic
 from migrator.log.records import Queue, Record, Wall
 from planner.problem import Owner
 from workloads.arrays import FloatArray
 from workloads.profiles.operating_point import OperatingPoint
 from workloads.serving.pool import Kernel, Lane, Piece, PoolState
 from workloads.serving.servers import AccuracyTimeline, Server
-from workloads.serving.tally import SettledWindow, Totals
+from workloads.serving.tally import SecondCounts, SettledWindow, Totals
 from workloads.tenants import Tenant
 
 
@@ -51,6 +52,9 @@ class Workers(Protocol):
         ``owner`` is one tenant's task, also in an instance of a pool; ``joint`` is how it is served in such a one.
         """
 
+    def serve_by(self, instance_id: str, tenant: str, joint: OperatingPoint | None) -> None:
+        """Let a worker serve on, as a member of another pool by ``joint``, or for its tenant alone (``None``)."""
+
     def change_tenants(self, tenants: Mapping[str, Tenant]) -> None:
         """Workers of these may be started from now on, too."""
 
@@ -60,6 +64,12 @@ class Workers(Protocol):
     def stop(self, instance_id: str, tenant: str) -> Failed | None:
         """Stop the worker. Returns its pending failure, if any; no further happenings of it follow."""
 
+    def hold(self, instance_id: str, for_s: float) -> None:
+        """Let a trainer that is ready on a loan begin so much later: a last batch is still in service beside it.
+
+        Real ones are not ready before it is answered.
+        """
+
     def happenings(self, until_s: float) -> Sequence[Happening]:
         """Wait for the first happenings, until the clock shows ``until_s`` at the latest; all of one moment, in order.
 
@@ -67,14 +77,32 @@ class Workers(Protocol):
         """
 
 
-class Accounts(Protocol):
-    """What became of requests. Nothing else of a run sees one.
+class Counted(Protocol):
+    """Outcomes of requests, in numbers."""
+
+    @property
+    def totals(self) -> Totals:
+        """All requests resolved, all tenants together."""
+
+    @property
+    def open_totals(self) -> Mapping[str, Totals]:
+        """By tenant, those of windows that are not settled; they may fall, as where a worker dies over its answers."""
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """By tenant, who waits, and until when servers are busy."""
+
+
+class Accounts(Counted, Protocol):
+    """Outcomes of requests. Nothing else of a run sees one.
 
     Attributes:
         are_real: Whether requests really were answered, or not: then it does not matter what is known of the GPU.
+        feedback: What clients said of answers.
     """
 
     are_real: bool
+    feedback: Feedback
 
     @property
     def now_s(self) -> float:
@@ -88,16 +116,8 @@ class Accounts(Protocol):
     def last_answer_s(self) -> float | None:
         """When the last answer that is under way is there; ``None`` where none is."""
 
-    @property
-    def totals(self) -> Totals:
-        """All requests resolved so far, all tenants together."""
-
-    @property
-    def queues(self) -> Mapping[str, Queue]:
-        """By tenant, who waits, and until when servers are busy."""
-
     def in_time_shares(self, window: int) -> Mapping[str, float]:
-        """By tenant, the share of the window's requests resolved so far that were answered in time; 1 without any.
+        """By tenant, the share of the window's resolved requests that were answered in time; 1 without any.
 
         The window is open, or the one that was settled last.
         """
@@ -116,10 +136,10 @@ class Accounts(Protocol):
         lanes: Sequence[Lane] = (),
         known_s: float = math.inf,
     ) -> None:
-        """Serve all that arrives before ``until_s`` with what stands.
+        """Serve all that arrives before ``until_s`` with what is there.
 
-        ``servers`` are those that each tenant has alone, ``lanes`` those of pools. What becomes of requests counts at
-        once if ``known_s``, up to when it is known what stood, is infinite; else it waits for :meth:`know`.
+        ``servers`` are those that each tenant has alone, ``lanes`` those of pools. Outcomes count at
+        once if ``known_s``, up to when GPU state is confirmed, is infinite; else it waits for :meth:`know`.
         """
 
     def serve_by(
@@ -130,27 +150,33 @@ class Accounts(Protocol):
     def lose(self, tenant: str, server_ids: Iterable[str]) -> None:
         """Count as dropped what the tenant's servers had in service: they died over it."""
 
-    def change_tenants(self, tenants: Sequence[Tenant], traffic: RecordedTraffic) -> None:
+    def change_tenants(self, tenants: Sequence[Tenant], traffic: Traffic) -> None:
         """These are the tenants from now on: who comes has requests from here on, who goes has none any more.
 
         What waits of who goes is still served, dropped or counted as lost.
         """
 
     def leave_out(self, from_s: float, to_s: float) -> None:
-        """Count no request of these seconds: it is unknown what stood, or what answered."""
+        """Count no request of these seconds: the GPU's state, or what answered, is unknown."""
 
     def know(self, known_s: float) -> None:
-        """Count what waited until it was known up to here what stood."""
+        """Count what waited for GPU state to be confirmed up to here."""
 
     def knows(self, until_s: float) -> bool:
         """Whether every resolved request that arrived before is counted or left out."""
+
+    def outside(self) -> Sequence[SecondCounts]:
+        """By tenant, requests that arrived before the first window, once all are resolved; told once, else empty.
+
+        Only clients ask then: a service that was started again answers before it has planned a window.
+        """
 
     def settled(self, through_window: int) -> Sequence[SettledWindow]:
         """The windows up to ``through_window`` that have become settled since last asked, in order."""
 
 
 class Note(Protocol):
-    """Writes a record to the log, at the run's clock; gives the record's number."""
+    """Writes a record to the log, at the run's clock; returns the record's number."""
 
     def __call__(self, record: Record, wall: Wall | None = None) -> int:
         """The record's number."""
@@ -183,7 +209,7 @@ class Sharing(Protocol):
 
     @property
     def known_s(self) -> float:
-        """Up to then is known what stood: what became of later requests is not counted yet. Infinite if it all is."""
+        """GPU state is confirmed up to this time: later requests are not counted yet. Infinite if all are."""
 
     def plan(self, opening: Opening, forecast: Forecast) -> PlannedWindow | None:
         """What is to be done in the window; ``None`` where it is decided from moment to moment."""
@@ -203,8 +229,11 @@ class Sharing(Protocol):
             MigratorError: Tenants cannot come and go with this way to share.
         """
 
+    def hold(self, layout: OwnedLayout[Owner], window: int, note: Note) -> None:
+        """Put up what was there before; it serves until the window begins, which is planned from it."""
+
     def begin(self, opening: Opening, forecast: Forecast, planned: PlannedWindow | None, note: Note) -> None:
-        """Take up the window; before window 0, have everything in place first."""
+        """Take up the window; before window 0, have everything in place first, unless that was held."""
 
     def wait(self, until_s: float) -> float:
         """Wait for the next moment at which something is due or happens; that moment, ``until_s`` at the latest."""
@@ -227,7 +256,7 @@ class Sharing(Protocol):
     ) -> Iterable[Replanning | Replanned]:
         """Begin to plan the rest of the window anew, if that can be now; yields what follows at once.
 
-        ``act`` yields the rest. ``seen`` is what is known now; ``forecast`` gives the steps after it in the
+        ``act`` yields the rest. ``seen`` is what is known now; ``forecast`` has the steps after it in the
         window.
         """
 
@@ -267,6 +296,15 @@ class WithoutInstances:
         """
         del setting, opening, forecast
         raise MigratorError("tenants come and go only where the GPU is shared by MIG instances")
+
+    def hold(self, layout: OwnedLayout[Owner], window: int, note: Note) -> None:
+        """Never: a simulated run is carried out again instead.
+
+        Raises:
+            MigratorError: Always.
+        """
+        del layout, window, note
+        raise MigratorError("only instances on a real GPU are held for a window")
 
     def close(self) -> None:
         """Do nothing: nothing is under way elsewhere."""

@@ -1,10 +1,10 @@
-"""Shares of one GPU's processors without partitions, as MPS gives them.
+"""Shares of one GPU's processors without partitions, as MPS cuts them.
 
 Time goes from event to event: whole seconds, shares that come into force, retrainings that end. Processes and trainers
 are simulated here. Interference is that of :mod:`workloads.profiles.shares`, second by second, from the
 neighbours' own load; batch sizes follow it at once, and at a change of shares a process still ends its batch while its
 successor serves: both are kind to the policies. While processes take turns there is no interference: each has the whole
-GPU for its share of the time. Changing between the two starts all processes anew. A retraining gives nothing before its
+GPU for its share of the time. Changing between the two starts all processes anew. A retraining has no effect before its
 end. Where estimates misjudge latencies, policies decide by the wrong ones, while processes go by their own.
 """
 
@@ -32,17 +32,18 @@ from planner.errors import EngineError
 from planner.policies.shares import (
     QUANTA,
     Answer,
+    Batches,
     Moment,
     RetrainingStage,
     ShareOption,
     SharePolicy,
     ShareTenant,
     Switching,
-    training_in_turns,
+    speed_in_turns,
     violation,
 )
 from planner.problem import Owner, Task
-from workloads.profiles.shares import Sensitivity, SharePoint, ShareProfile, sensitivity_of, slowdown, training_rates
+from workloads.profiles.shares import Sensitivity, SharePoint, ShareProfile, slowdown, training_rates
 from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.tenants import Tenant
 from workloads.training import FULL, reached
@@ -57,16 +58,24 @@ class _Points:
     """How a model is served on shares; each point is looked up once.
 
     Attributes:
-        in_turns: With the whole GPU for so many twentieths of the time.
+        batches: Sizes in which a policy may have it served.
     """
 
     def __init__(self, profile: ShareProfile) -> None:
-        self._beside = cache(lambda quanta, factor: profile.point(quanta / QUANTA, factor))
-        self.in_turns = cache(lambda quanta: profile.point_in_turns(quanta / QUANTA))
+        self._beside = cache(lambda quanta, factor, most: profile.point(quanta / QUANTA, factor, most))
+        self.batches = tuple(Batches(most, processes, speed) for (processes, most), speed in profile.batches.items())
+        self._in_turns = cache(lambda quanta, most: profile.point_in_turns(quanta / QUANTA, most))
 
-    def beside(self, quanta: int, factor: float) -> SharePoint:
-        """On so many twentieths, beside neighbours that slow it down so much; slowdowns are taken to a hundredth."""
-        return self._beside(quanta, round(factor, 2))
+    def beside(self, quanta: int, factor: float, batches: Batches | None = None) -> SharePoint:
+        """On so many twentieths, beside neighbours that slow it down so much; slowdowns are taken to a hundredth.
+
+        With ``batches`` it is served in those, or in smaller ones where these do not meet the SLO.
+        """
+        return self._beside(quanta, round(factor, 2), None if batches is None else batches.kind)
+
+    def in_turns(self, quanta: int, batches: Batches | None = None) -> SharePoint:
+        """The same with the whole GPU for so many twentieths of the time."""
+        return self._in_turns(quanta, None if batches is None else batches.kind)
 
 
 @dataclass(eq=False)
@@ -126,6 +135,8 @@ class Shares(WithoutInstances):
         self._may_take_turns = self._strength > 0 and not as_published
         self._shares: dict[Owner, int] = {}
         self._in_turns = False
+        self._batches: Mapping[str, Batches] = {}
+        self._decided: Moment | None = None
         self._next: tuple[float, Answer] | None = None
         self._window = 0
         self._piece_s = 0.0  # where the piece in progress began
@@ -140,15 +151,16 @@ class Shares(WithoutInstances):
         """Set the window's retrainings, and decide.
 
         Raises:
-            EngineError: The policy gives shares that cannot be.
+            EngineError: The policy's shares cannot be.
         """
         self._window, self._accuracies, self._ahead_rps = opening.window, opening.accuracies, forecast.mean_rps
         window_s = round(self._setting.config.window_s)
-        for part, last in zip(self._parts, opening.trained_last, strict=True):
+        for part, last, accuracy in zip(self._parts, opening.trained_last, opening.accuracies, strict=True):
             part.done, part.trains_from_s, part.option = 0.0, math.inf, FULL
             part.could_serve[opening.window], part.was_changing[opening.window] = np.zeros((2, window_s))
-            part.is_due = part.tenant.must_retrain_in(opening.window, last)
-            part.stage = RetrainingStage.WAITING if part.tenant.retrains_in(opening.window) else RetrainingStage.NONE
+            is_offered = part.tenant.is_offered(opening.window, accuracy)
+            part.is_due = is_offered and part.tenant.must_retrain_in(opening.window, last)
+            part.stage = RetrainingStage.WAITING if is_offered else RetrainingStage.NONE
         self._shares = {owner: quanta for owner, quanta in self._shares.items() if owner.task is Task.INFERENCE}
         self._next = None
         self._look_beyond(opening, forecast)
@@ -195,8 +207,10 @@ class Shares(WithoutInstances):
             self._put_in_force(self._next[1], note)
         at_window_end = now_s >= (self._window + 1) * self._setting.config.window_s
         is_due = self._policy.period_s is not None and now_s % self._policy.period_s == 0
-        if not at_window_end and (ended or (is_due and self._next is None)):
+        if not at_window_end and ended:
             self._decide(note)
+        elif not at_window_end and is_due and self._next is None:
+            self._decide(note, must=False)
         return ended
 
     def served_by_second(self, window: int) -> Mapping[str, Mapping[str, list[float]]]:
@@ -209,9 +223,12 @@ class Shares(WithoutInstances):
             for part in self._parts
         }
 
-    def _decide(self, note: Note) -> None:
-        """Ask the policy, and begin to bring its shares about."""
+    def _decide(self, note: Note, *, must: bool = True) -> None:
+        """Ask the policy, and begin to bring its shares about; unless it ``must``, it may leave things as they are."""
         moment = self._moment()
+        if not must and not self._policy.reconsiders(moment):
+            return
+        self._decided = replace(moment, decided=None)
         answer = self._policy.answer(moment)
         wrong = violation(answer.shares, moment)
         if wrong is not None:
@@ -222,6 +239,8 @@ class Shares(WithoutInstances):
         changed = [owner for owner in wanted if starts_all or wanted[owner] != self._shares.get(owner)]
         if not changed and set(wanted) == set(self._shares):
             self._next = None
+            if answer.batches != self._batches:  # processes take other batches as they are
+                self._put_in_force(answer, note)
             return
         now_s = self._accounts.now_s
         if not self._shares:  # before the run everything is started, as instances are
@@ -274,7 +293,8 @@ class Shares(WithoutInstances):
             elif starts_all or quanta != self._shares.get(owner):
                 part.n_starts += 1
         self._shares, self._in_turns, self._next = dict(answer.shares), answer.in_turns, None
-        note(events.shares(self._window, self._shares, in_turns=self._in_turns))
+        self._batches = answer.batches
+        note(events.shares(self._window, answer))
 
     def _part(self, owner: Owner) -> _Part:
         return next(part for part in self._parts if part.tenant.name == owner.tenant)
@@ -291,12 +311,13 @@ class Shares(WithoutInstances):
             shares=dict(self._shares),
             as_published=self._as_published,
             window=self._window,
+            decided=self._decided,
         )
 
     def _share_tenant(self, part: _Part, past_rps: FloatArray) -> ShareTenant:
         """What the policy knows; the interference is that of the last minute's load and all retrainings to come.
 
-        A retraining that waits is told of as the full one.
+        A retraining that waits counts as the full one.
         """
         load_rps = past_rps[-60:].mean(axis=0)
         equal = max(1, QUANTA // len(self._parts))
@@ -306,7 +327,11 @@ class Shares(WithoutInstances):
             if other is not part
         ]
         n_retraining = sum(other.stage in (RetrainingStage.WAITING, RetrainingStage.RUNNING) for other in self._parts)
-        beside = tuple(self._expected_rates(part, busy, n) for n in range(n_retraining + 1))
+        # Expectations, so a twentieth is exact enough, and rounding lets points be found again.
+        slowdowns = tuple(
+            round(20 * slowdown(part.sensitivity, self._strength, busy, n)) / 20 for n in range(n_retraining + 1)
+        )
+        beside = tuple(self._expected_rates(part, factor) for factor in slowdowns)
         after = estimates_in(self._setting, self._window)[part.index].accuracy_after
         options = {} if part.stage is RetrainingStage.NONE else self._options(part, after)
         own = options.get(part.option)
@@ -325,6 +350,9 @@ class Shares(WithoutInstances):
             salvage=(part.salvage_untrained, 0.0 if own is None else own.salvage),
             is_due=part.is_due,
             start_s=self._trains_in_s(part),
+            slo_s=part.tenant.slo_s,
+            batches=part.known.batches,
+            slowdowns=slowdowns,
         )
 
     def _trains_in_s(self, part: _Part) -> float:
@@ -350,10 +378,9 @@ class Shares(WithoutInstances):
         """Requests a second by twentieths of the time, as planning knows it."""
         return np.array([0.0, *(part.known.in_turns(quanta).rate_rps for quanta in range(1, QUANTA + 1))])
 
-    def _expected_rates(self, part: _Part, busy: Sequence[float], n_retraining: int) -> FloatArray:
-        """Requests a second by twentieths, beside neighbours that are so busy and so many retrainings."""
-        # An expectation, so a twentieth is exact enough, and rounding lets points be found again.
-        factor = round(20 * slowdown(part.sensitivity, self._strength, busy, n_retraining)) / 20
+    @staticmethod
+    def _expected_rates(part: _Part, factor: float) -> FloatArray:
+        """Requests a second by twentieths, beside neighbours that slow it down so much."""
         return np.array([0.0, *(part.known.beside(quanta, factor).rate_rps for quanta in range(1, QUANTA + 1))])
 
     def _training_rate(self, part: _Part) -> float:
@@ -361,7 +388,7 @@ class Shares(WithoutInstances):
         if part.stage is not RetrainingStage.RUNNING:
             return 0.0
         rates = part.training_rates[part.option]
-        rates = training_in_turns(rates) if self._in_turns else rates
+        rates = speed_in_turns(rates) if self._in_turns else rates
         return float(rates[self._shares.get(Owner(part.tenant.name, Task.RETRAINING), 0)])
 
     def _finish_s(self, part: _Part) -> float:
@@ -379,17 +406,23 @@ class Shares(WithoutInstances):
         """The slowdown of the tenant's inference in this second."""
         now_rps = self._traffic.rate_in(second)
         busy = [
-            _busy(float(now_rps[other.index]), other.points.beside(self._serving_on(other), 1.0))
-            for other in self._parts
-            if other is not part
+            _busy(float(now_rps[other.index]), self._point(other, 1.0)) for other in self._parts if other is not part
         ]
-        training = sum(self._training_rate(o) > 0 and o.trains_from_s <= self._piece_s for o in self._parts)
-        return slowdown(part.sensitivity, self._strength, busy, training)
+        training = [
+            other.tenant.model
+            for other in self._parts
+            if self._training_rate(other) > 0 and other.trains_from_s <= self._piece_s
+        ]
+        return slowdown(part.sensitivity, self._strength, busy, len(training), training)
 
     def _now_point(self, part: _Part) -> SharePoint:
         if self._in_turns:
-            return part.points.in_turns(self._serving_on(part))
-        return part.points.beside(self._serving_on(part), self._factor(part, math.floor(self._piece_s + _EPS_S)))
+            return part.points.in_turns(self._serving_on(part), self._batches.get(part.tenant.name))
+        return self._point(part, self._factor(part, math.floor(self._piece_s + _EPS_S)))
+
+    def _point(self, part: _Part, factor: float) -> SharePoint:
+        """How its inference serves side by side, beside neighbours that slow it down so much."""
+        return part.points.beside(self._serving_on(part), factor, self._batches.get(part.tenant.name))
 
     def _serving_on(self, part: _Part) -> int:
         """The twentieths that its inference holds."""
@@ -425,9 +458,8 @@ def _parts(setting: Setting) -> list[_Part]:
     parts = []
     for index, (tenant, entry) in enumerate(zip(setting.tenants, config.tenants, strict=True)):
         options = as_carried_out(config.estimates, gpu, tenant).options
-        profile = ShareProfile.of(
-            profiles, gpu, entry.model, tenant.slo_s, entry.batch, entry.processes, entry.max_batch
-        )
+        chosen = (entry.batch, entry.processes, entry.max_batch, setting.knees(entry.model))
+        profile = ShareProfile.of(profiles, gpu, entry.model, tenant.slo_s, *chosen)
         factors = service_factors(config.estimates, config.seed, gpu, entry.model)
         points = _Points(profile)
         parts.append(
@@ -436,7 +468,7 @@ def _parts(setting: Setting) -> list[_Part]:
                 tenant=tenant,
                 points=points,
                 known=_Points(profile.misjudged(factors)) if factors else points,
-                sensitivity=sensitivity_of(entry.model),
+                sensitivity=setting.sensitivity(entry.model),
                 training_rates={one.name: training_rates(gpu, one.time_s, shares) for one in options}
                 or {FULL: np.zeros(QUANTA + 1)},
             )

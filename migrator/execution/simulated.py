@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from zlib import crc32
 
 import numpy as np
@@ -100,9 +101,19 @@ class SimWorkers:
                 self._expect(Checkpointed(ready_s + part * takes_s, instance_id, part))
             self._expect(Finished(ready_s + takes_s, instance_id))
 
+    def serve_by(self, instance_id: str, tenant: str, joint: OperatingPoint | None) -> None:
+        """Nothing: how requests are served is the queues' business."""
+
     def change_tenants(self, tenants: Mapping[str, Tenant]) -> None:
         """Workers of these may be started from now on, too."""
         self._tenants = {**self._tenants, **tenants}
+
+    def hold(self, instance_id: str, for_s: float) -> None:
+        """All that is still to come in it comes so much later."""
+        held = [item for item in self._to_come if item[2].instance_id == instance_id]
+        self._to_come = [item for item in self._to_come if item[2].instance_id != instance_id]
+        self._to_come += [(at_s + for_s, n, replace(one, at_s=at_s + for_s)) for at_s, n, one in held]
+        heapq.heapify(self._to_come)
 
     def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002 - the queues know the batches in service
         """Nothing: a batch in service ends when the queues say so."""
@@ -182,7 +193,7 @@ def simulated_parts(
 
 
 def simulated_backend(setting: Setting, ready_at: ReadyAt | None = None) -> Callable[[float], Backend]:
-    """Opens a simulated GPU, empty but for others' instances, on a virtual clock that stands at a second of the run.
+    """Opens a simulated GPU, empty but for others' instances, on a virtual clock at a second of the run.
 
     ``ready_at`` may have workers ready earlier or later than they would be.
     """
@@ -193,7 +204,8 @@ def simulated_backend(setting: Setting, ready_at: ReadyAt | None = None) -> Call
         faults = Faults(**config.simulation.driver.model_dump())
         gpu = SimGpu(setting.gpu, clock, seed=config.seed, faults=faults, others=_others(setting))
         tenants = tenants_that_run(setting)
-        return Backend(gpu, clock, SimWorkers(gpu, clock, tenants, config.seed, config.window_s, ready_at))
+        workers = SimWorkers(gpu, clock, tenants, config.seed, config.window_s, ready_at)
+        return Backend(gpu, clock, workers)
 
     return opened
 

@@ -5,18 +5,21 @@ Inside a plan arrays keep an order, that of the setting's tenants. What outlives
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from executor.mig import OwnedLayout
 from forecaster.forecast import QUANTILE_LEVELS, Forecast
+from migrator.execution.changes import Change
 from migrator.execution.foresight import rates_before_step
 from migrator.execution.models import Lessons, Models, unseen
 from migrator.execution.posing import pools_terms, posed, warm_ups_of
 from migrator.execution.windows import Opening, PlannedWindow
+from migrator.inputs.estimates import Estimate
 from migrator.inputs.setting import Setting
-from migrator.inputs.traffic import RecordedTraffic
+from migrator.inputs.traffic import Traffic
 from planner.plan import Lifetime
 from planner.problem import HeldInstance, Owner, PhysicalState, TenantTerms
 
@@ -26,14 +29,16 @@ class Tenancy:
     """The tenants from a moment of the run on.
 
     Attributes:
-        from_s: When it begins.
+        from_s: When it begins, > 0: its setting has who is there as the run begins.
         setting: What the run is about from then on: all but the tenants is as before.
         traffic: Their arrivals, with all of their past.
+        begins: What else is done as it begins, before all else.
     """
 
     from_s: float
     setting: Setting
-    traffic: RecordedTraffic
+    traffic: Traffic
+    begins: Callable[[], object] = lambda: None
 
 
 def reopened(
@@ -41,11 +46,8 @@ def reopened(
 ) -> Opening:
     """The window as it is seen at one of its steps with other tenants: of who stays it is known what was known.
 
-    Raises:
-        ValueError: The window's retrainings were estimated by measuring, so that of who comes nothing is known.
+    Of who comes nothing was measured for this window, and it learns nothing in it.
     """
-    if opening.estimates is not None:
-        raise ValueError("tenants came or went in a window whose retrainings were measured")
     was, setting = {tenant.name: m for m, tenant in enumerate(before.tenants)}, tenancy.setting
     window, last, known = opening.window, opening.trained_last, opening.outlooks
     return replace(
@@ -53,6 +55,14 @@ def reopened(
         past_rps=rates_before_step(setting, tenancy.traffic, window, step),
         accuracies=tuple(
             opening.accuracies[was[one.name]] if one.name in was else models.accuracies[one.name].newest
+            for one in setting.tenants
+        ),
+        estimates=None
+        if opening.estimates is None
+        else tuple(
+            opening.estimates[was[one.name]]
+            if one.name in was
+            else Estimate(models.accuracies[one.name].newest, {}, {})
             for one in setting.tenants
         ),
         plans=(),
@@ -81,6 +91,7 @@ def with_tenants(setting: Setting, opening: Opening, planned: PlannedWindow, for
     names, before = [tenant.name for tenant in setting.tenants], planned.problem
     whole = _padded(forecast, setting.config.n_steps)
     groups = [[names.index(name) for name in names if name in pool.members] for pool in before.pools]
+    groups = [[*range(len(names))]] if before.layout else groups
     terms = pools_terms(setting, warm_ups_of(setting, opening), forecast.mean_rps.mean(axis=0))
     pools = tuple(pool for group in groups if len(group) > 1 and (pool := terms(tuple(group))) is not None)
     fresh = posed(setting, opening, None, whole, pools=pools)
@@ -113,6 +124,21 @@ def _of_those(lifetimes: Iterable[Lifetime], names: Container[str]) -> Iterable[
     for item in lifetimes:
         if members := [name for name in item.owner.members if name in names]:
             yield replace(item, owner=Owner(members[0], item.owner.task, tuple(members[1:])))
+
+
+def change_of_those(change: Change, names: Container[str]) -> Change:
+    """The change without what it would have others hold, or be lent."""
+    held = (
+        (placement, Owner(members[0], owner.task, tuple(members[1:])))
+        for placement, owner in change.layout.entries
+        if (members := [name for name in owner.members if name in names])
+    )
+    return replace(
+        change,
+        layout=OwnedLayout.of(held),
+        lent=tuple((placement, owner) for placement, owner in change.lent if owner.tenant in names),
+        loans=tuple(loan for loan in change.loans if loan.owner.tenant in names),
+    )
 
 
 def _without_retraining(own: TenantTerms, n_steps: int) -> TenantTerms:

@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 
+from executor.mig import Profile
 from forecaster.forecast import FloatArray, Forecast
 from migrator.errors import ConfigError
 from migrator.execution.happenings import AsPromised, PlannedAhead, Trained
@@ -26,14 +27,17 @@ from migrator.execution.windows import Opening, PlannedWindow
 from migrator.inputs.estimates import as_carried_out, as_estimated, service_factors
 from migrator.inputs.setting import Setting
 from planner.policies.policy import Knows
-from planner.policies.turns import TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant
+from planner.policies.turns import MemoryRule, TurnOption, TurnPolicy, TurnRetraining, TurnSchedule, TurnTenant
 from workloads.profiles.latency import LatencyCurve
-from workloads.profiles.shares import TWENTIETHS, ShareProfile, sensitivity_of, slowdown, training_rates
+from workloads.profiles.pool_points import MIB_PER_GIB, memory_mib
+from workloads.profiles.share_table import rows_on
+from workloads.profiles.shares import TWENTIETHS, ShareProfile, slowdown, training_rates
 from workloads.profiles.table import ServiceRow
 from workloads.serving.pool import (
     Batches,
     Beside,
     Lane,
+    LaneMemory,
     PoolState,
     TrainingJob,
     advance,
@@ -86,7 +90,7 @@ class Turns(WithoutInstances):
                 retrainings leave too late.
         """
         self._setting, self._policy, self._jitter = setting, policy, jitter
-        self._whole = max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices)).name
+        self._whole = _largest(setting).name
         self._measured = _measured(setting, self._whole, joint=policy.has_joint_turns)
         self._beside = None if policy.gives_way is None else _beside(setting, self._measured, policy)
         self._state = PoolState.at_start(len(setting.tenants), others=[_GPU])
@@ -187,22 +191,25 @@ class Turns(WithoutInstances):
             self._before_s[index] = float(np.cumsum(np.concatenate([[so_far_s], end_s - begin_s]))[-1])
 
     def _tenants(self, opening: Opening, forecast: Forecast) -> list[TurnTenant]:
-        """What the policy is told."""
+        """What the policy sees."""
         setting, config = self._setting, self._setting.config
         expects = self._policy.knows is Knows.FORECAST
         rates_rps = (forecast.mean_rps if expects else opening.past_rps).mean(axis=0).tolist()
         estimates = estimates_of(setting, opening)
-        # Whether retrainings are required, and what models are worth later, is as MIG's policies are told.
+        # Whether retrainings are required, and what models are worth later, is as MIG's policies see it.
         is_told = self._policy.chooses or any(tenant.other_options for tenant in setting.tenants)
         worths = salvages_in(setting, opening, estimates, forecast) if is_told else [()] * len(setting.tenants)
         # A window that was not planned ahead, but could have been, waits for its course as for a plan.
         late_s = config.planning_s if expects and opening.window and not opening.ahead_steps else 0.0
-        n_due = sum(tenant.retrains_in(opening.window) for tenant in setting.tenants)
+        offered = [
+            tenant.is_offered(opening.window, own)
+            for tenant, own in zip(setting.tenants, opening.accuracies, strict=True)
+        ]
         found = []
         for index, (tenant, measured) in enumerate(zip(setting.tenants, self._measured, strict=True)):
             retraining, salvages = None, worths[index] or (0.0,) * (1 + len(tenant.options))
-            if tenant.retrains_in(opening.window):
-                ready_s = config.estimates.delay_s + late_s + tenant.trainer_start.planned_s(n_due)
+            if offered[index]:
+                ready_s = config.estimates.delay_s + late_s + tenant.trainer_start.planned_s(sum(offered))
                 is_required = not is_told or tenant.must_retrain_in(opening.window, opening.trained_last[index])
                 before, after = opening.accuracies[index], estimates[index].accuracy_after
                 options = tuple(
@@ -308,7 +315,10 @@ def _measured(setting: Setting, whole: str, *, joint: bool) -> list[_Measured]:
     config, gpu, profiles = setting.config, setting.gpu, setting.profiles
     found = []
     for tenant, entry in zip(setting.tenants, config.tenants, strict=True):
+        knees = setting.knees(tenant.model)
         rows = [row for row in profiles.of(gpu.name, tenant.model) if row.profile == whole]
+        if knees and rows:
+            rows = rows_on(rows, 1.0, knees, 1.0, "share curve")
         alone = sorted((row for row in rows if row.processes == 1), key=lambda row: row.batch)
         most = math.inf if entry.max_batch is None else entry.max_batch
         servable = [row for row in alone if entry.batch in ("auto", row.batch) and row.batch <= most]
@@ -344,10 +354,12 @@ def _beside(setting: Setting, measured: Sequence[_Measured], policy: TurnPolicy)
     """How the policy's retrainings give way, and what batches leave of the GPU.
 
     Raises:
-        ConfigError: They leave later than half the least slack of any tenant.
+        ConfigError: They leave later than half the least slack of any tenant, or a model does not fit.
     """
     own, gpu = policy.gives_way, setting.gpu
     assert own is not None
+    if own.memory is not None:
+        _require_memory(setting, policy)
     floors: list[tuple[int, ...]] = []
     speeds, longers = [], []
     for tenant, entry, alone in zip(setting.tenants, setting.config.tenants, measured, strict=True):
@@ -357,13 +369,14 @@ def _beside(setting: Setting, measured: Sequence[_Measured], policy: TurnPolicy)
                 f"policy {policy.name}: give_way_s {own.give_way_s:g}: at most half of the least slack, "
                 f"{most_s:g} s, is allowed (tenants.{tenant.name}: slo_ms less its shortest batch)"
             )
-        profile = ShareProfile.of(setting.profiles, gpu, entry.model, tenant.slo_s, processes=1)
+        knees = setting.knees(entry.model)
+        profile = ShareProfile.of(setting.profiles, gpu, entry.model, tenant.slo_s, processes=1, knees=knees)
         by_batch = profile.floors(own.slowdown)
         # A batch between two that were measured needs what the larger one needs.
         needs = [min(batch for batch in by_batch if batch >= size) for size in range(1, max(alone.latency_s) + 1)]
         floors.append((0, *(by_batch[batch] for batch in needs)))
         longer = own.slowdown * slowdown(
-            sensitivity_of(entry.model),
+            setting.sensitivity(entry.model),
             setting.config.simulation.interference if own.has_interference else 0.0,
             (),
             1.0,
@@ -381,7 +394,47 @@ def _beside(setting: Setting, measured: Sequence[_Measured], policy: TurnPolicy)
         floors[member] = tuple(u if one else TWENTIETHS for u, one in zip(floors[member], pays, strict=True))
         slowdowns.append(tuple(longer if one else 1.0 for one in pays))
     times = (own.give_way_s, own.discard_s, own.window_s)
-    return Beside(tuple(floors), tuple(speeds), *times, tuple(slowdowns), own.slack_s)
+    return Beside(tuple(floors), tuple(speeds), *times, tuple(slowdowns), own.slack_s, _memory(setting, own.memory))
+
+
+def _memory(setting: Setting, rule: MemoryRule | None) -> LaneMemory | None:
+    """How the whole GPU's memory changes hands; ``None`` without a rule, or where not all weights are known."""
+    memory_gib, weights_mib = _largest(setting).memory_gib, setting.weights_mib
+    if rule is None or weights_mib is None:
+        return None
+    return LaneMemory(
+        weights_mib=weights_mib,
+        load_s=tuple(own_mib / rule.load_mib_s for own_mib in weights_mib),
+        capacity_mib=math.inf if memory_gib is None else memory_gib * MIB_PER_GIB,
+        idle_s=rule.idle_s,
+        watermark_mib=rule.watermark_mib,
+        discard_s=rule.discard_s,
+    )
+
+
+def _largest(setting: Setting) -> Profile:
+    """The MIG profile that is the whole GPU."""
+    return max(setting.gpu.profiles, key=lambda one: (one.compute_slices, one.memory_slices))
+
+
+def _require_memory(setting: Setting, policy: TurnPolicy) -> None:
+    """Refuse a model that does not fit into the GPU with a batch of one, by its profiles.
+
+    Raises:
+        ConfigError: Names it, what it takes and what there is.
+    """
+    largest = _largest(setting)
+    if largest.memory_gib is None:
+        return
+    for tenant in setting.tenants:
+        rows = setting.profiles.with_memory(setting.gpu.name, tenant.model)
+        own = min((row for row in rows if row.profile == largest.name), key=lambda row: (row.processes, row.batch))
+        needed_mib = memory_mib([own])
+        if needed_mib > largest.memory_gib * MIB_PER_GIB:
+            raise ConfigError(
+                f"policy {policy.name}: tenants.{tenant.name}: {tenant.model} takes {needed_mib:,.0f} MiB with its "
+                f"smallest batch; {setting.gpu.name} has {largest.memory_gib * MIB_PER_GIB:,.0f} MiB"
+            )
 
 
 def _turns_s(rows: Sequence[ServiceRow]) -> Mapping[int, float]:

@@ -1,6 +1,6 @@
-"""What is known of a GPU whose driver may fall silent: up to when all stood, and of which seconds it is unknown.
+"""What is known of a GPU whose driver may fall silent: up to when its state is confirmed, and its blind seconds.
 
-The driver is asked every second whether it answers and whether anything has changed, and what stands is read anew every
+The driver is asked every second whether it answers and whether anything has changed, and instances are read anew every
 few seconds. A reading that finds the same UUIDs proves that these instances stood since the one before: until then
 nothing counts that they are said to have done.
 """
@@ -15,10 +15,10 @@ from migrator.log.trouble import BlindSpan
 
 
 class NoAnswerError(PermanentGpuError):
-    """The GPU has not answered for as long as a run waits for it, or its MIG mode is off, so that nothing stands.
+    """The GPU has not answered for as long as a run waits for it, or its MIG mode is off, so it has no instances.
 
     Attributes:
-        blind: The seconds up to now of which it is unknown what stood.
+        blind: The seconds up to now of unknown GPU state.
     """
 
     def __init__(self, message: str, blind: BlindSpan) -> None:
@@ -30,13 +30,13 @@ class DriverWatch:
     """Keeps account of the answers of a driver, each to a question that was put to it at a second of the run.
 
     Attributes:
-        known_s: Up to then is known what stood, but for the blind seconds told; infinite where nothing has to be asked.
-        was_lost: Whether the driver has said, since what stands was last read, that the GPU is gone: with it every
+        known_s: GPU state is confirmed up to this time, but for blind seconds; infinite where nothing has to be asked.
+        was_lost: Whether the driver has said, since instances were last read, that the GPU is gone: with it every
             process that computed on it.
     """
 
     def __init__(self, silent_s: float | None, now_s: float) -> None:
-        """What stands was read now. After ``silent_s`` without an answer it is too late; ``None``: always answers."""
+        """Instances were read now. After ``silent_s`` without an answer it is too late; ``None``: always answers."""
         self._silent_s = silent_s
         self.known_s = inf if silent_s is None else now_s
         self._answered_s = now_s
@@ -52,7 +52,7 @@ class DriverWatch:
 
     @property
     def is_blind(self) -> bool:
-        """Whether it is unknown what stands, as the driver did not answer."""
+        """Whether the GPU's state is unknown, as the driver did not answer."""
         return self._blind is not None
 
     def answered(self, asked_s: float) -> None:
@@ -65,9 +65,9 @@ class DriverWatch:
         self._doubt = reason
 
     def read(self, asked_s: float, now_s: float, lost: str | None) -> BlindSpan | None:
-        """What stands was read, as asked for then; the seconds up to now, if any, of which it is unknown.
+        """Instances were read, as asked for then; the seconds up to now, if any, of which it is unknown.
 
-        ``lost`` names what of ours stands no more. It is known to have stood when what stands was last read, whatever
+        ``lost`` names which of ours are gone. It is known to have stood when instances were last read, whatever
         the driver has told since: not every loss has an event.
         """
         if not self.is_on:
@@ -86,7 +86,7 @@ class DriverWatch:
         return BlindSpan(min(begins_s), now_s, "; ".join(reason for reason in reasons if reason is not None))
 
     def waited(self, asked_s: float, now_s: float) -> BlindSpan | None:
-        """No answer has come by now; the beginning of blind seconds, if that has taken too long.
+        """No answer has come; the beginning of blind seconds, if that has taken too long.
 
         Raises:
             NoAnswerError: It has taken far too long.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from forecaster.forecast import FloatArray, Forecast
 from migrator.inputs.estimates import Estimate
 from migrator.inputs.setting import Setting
+from migrator.inputs.traffic import Filled
 from migrator.log.records import Outlook
 from planner.build import PoolTerms, WarmUps
 from planner.partition import Judged
@@ -31,11 +32,13 @@ class Opening:
         accuracies: What the models in service give, by tenant; expected, where they are not measured yet.
         plans: What was in force in the windows before, oldest first.
         estimates: What is estimated of the retrainings, by tenant; ``None`` where the config says it.
-        warm_ups: What changes take, as the run has seen so far; ``None`` for documented times.
+        warm_ups: What changes take, as the run has seen; ``None`` for documented times.
         last_trained: By tenant, with which window's data its model was retrained last; ``None``: each with the last.
         outlooks: What is expected of the models after the window, by tenant; ``None``: as if nothing was seen yet.
         ahead_steps: Steps before the window's start at which it was seen; its plan is there as the window begins.
         is_measured: Whether ``accuracies`` and ``estimates`` are the window's own.
+        by_feedback: By tenant whose retraining depends on it, which share of answers clients called right, if known.
+        filled: What of ``past_rps`` nobody has counted.
     """
 
     window: int
@@ -48,6 +51,8 @@ class Opening:
     outlooks: tuple[Outlook, ...] | None = None
     ahead_steps: int = 0
     is_measured: bool = True
+    by_feedback: Mapping[str, float] = field(default_factory=dict)
+    filled: Filled = field(default_factory=Filled)
 
     @property
     def trained_last(self) -> tuple[int, ...]:
@@ -85,7 +90,7 @@ class PlannedWindow:
             the old layout serves.
         forecast: Of the whole window.
         problem: Of the steps from ``plan_from_step`` on.
-        plan: The plan in force; one that changes nothing where the solve gave none. Where nothing stands yet, as in
+        plan: The plan in force; one that changes nothing where the solve gave none. Where nothing is there yet, as in
             window 0, and the solve's plan was refused: one fixed layout.
         verification: What the independent checker says of the solve's plan; ``None`` where there is none.
         rejected: The solve's plan where the checker refused it; it is not carried out.
@@ -152,7 +157,7 @@ class Replan:
 
     @property
     def gain(self) -> float | None:
-        """Expected goodput of the answer less that of going on, in requests; ``None`` where either is not known."""
+        """Requests that the answer is expected to gain over going on; ``None`` if either is unknown."""
         objective = self.planned.plan.objective
         if self.running is None or self.running.objective is None or objective is None:
             return None

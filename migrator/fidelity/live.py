@@ -82,7 +82,7 @@ class Nearness(Added):
 
     @property
     def is_near(self) -> bool:
-        """Whether both differences are told, and within the limits."""
+        """Whether both differences are known, and within the limits."""
         points, pct = self.in_time_points, self.goodput_pct
         return points is not None and abs(points) <= MOST_POINTS and pct is not None and abs(pct) <= MOST_PCT
 
@@ -211,7 +211,7 @@ class FidelityVerdict:
     Attributes:
         n_runs: How many count.
         n_void: How many do not, because too much of their machine's CPU time was stolen.
-        in_time_points: See :attr:`Nearness.in_time_points`; ``None`` where it cannot be told.
+        in_time_points: See :attr:`Nearness.in_time_points`; ``None`` where it is unknown.
         goodput_pct: See :attr:`Nearness.goodput_pct`.
         lost_ratio: See :attr:`LostGoodput.ratio`.
     """
@@ -257,7 +257,7 @@ def verdict_of(runs: Sequence[LiveFidelity]) -> FidelityVerdict:
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    """Of the sizes; what cannot be told is larger than any other."""
+    """Of the sizes; what is unknown is larger than any other."""
     found = median([math.inf if value is None else abs(value) for value in values]) if values else math.inf
     return found if math.isfinite(found) else None
 
@@ -266,7 +266,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def replayed(folder: Path) -> LiveFidelity:
-    """Simulate the requests of the live run in ``folder`` with what it recorded, as far as its windows are settled.
+    """Simulate the requests of the live run in ``folder`` with what it recorded; settled windows only.
 
     Raises:
         LogError: No live run, a damaged one, or one of which no window is settled.
@@ -368,7 +368,7 @@ def _seconds(log: ReadLog, facts: LiveFacts, simulated: SecondCounts) -> TenantS
 def _accuracy(learned: ModelWindow, measured_before: float, n_seconds: int) -> FloatArray:
     """The share of right answers in each second of a window, ``(n_seconds,)``.
 
-    Where nothing was answered, it is what the model gave on its training data, or the retrained one on the test set.
+    Where nothing was answered, it is the model's accuracy on its training data, or the retrained one on the test set.
     The second in which new weights came has the mean of both, by how long each answered.
     """
     before = measured_before if learned.before_pct is None else learned.before_pct / 100
@@ -425,7 +425,7 @@ class _Standing:
 
 
 class _Replay:
-    """All tenants' requests, served by what stood in a live run: those of a pool by turns."""
+    """All tenants' requests, served by a live run's instances: those of a pool by turns."""
 
     def __init__(self, log: ReadLog, setting: Setting, requests: Sequence[Requests]) -> None:
         self._requests = {own.tenant: own for own in requests}
@@ -449,7 +449,7 @@ class _Replay:
             self._expect(joined.window * log.header.window_s, _Joined())
 
     def counts(self, n_seconds: int) -> list[SecondCounts]:
-        """By tenant, what becomes of the requests of the first seconds, each of them resolved."""
+        """By tenant, the outcomes of the requests of the first seconds, each of them resolved."""
         tallies = {name: Tally(name, n_seconds) for name in self._requests}
         while self._due:
             at_s, _, happening = heapq.heappop(self._due)
@@ -524,7 +524,7 @@ class _Replay:
 def _in_service(log: ReadLog, tenant: str) -> AccuracyTimeline:
     """What the tenant's model was taken to give: turns of a pool go by it.
 
-    What is measured as a window begins counts from when the run knew it, unless newer weights answered by then.
+    What is measured as a window begins counts from when the run knew it, unless newer weights answered before.
     """
     trained = {one.finish_s: one.accuracy for one in log.of(Finished) if one.tenant == tenant}
     begun = {one.start_s: one.forecast.tenants for one in log.of(WindowStarted) if one.asked_s is None}

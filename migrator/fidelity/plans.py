@@ -32,7 +32,7 @@ from workloads.serving.tally import Added
 
 @dataclass(frozen=True, slots=True)
 class Fulfilled(Added):
-    """What a plan says of some tenants in a window, and what came of it; requests, and goodput with weights.
+    """What a plan says of some tenants in a window, and what was achieved; requests, and goodput with weights.
 
     Attributes:
         arrivals: Requests of the seconds that the plan covers.

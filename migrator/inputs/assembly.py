@@ -6,15 +6,18 @@ All that can be wrong with a config's traces, profiles and SLOs shows here, befo
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, assert_never
 
 import numpy as np
 
+from executor.catalogue import is_cut
 from executor.mig import GpuModel
 from executor.names import spelled_as
 from forecaster.forecast import Forecaster
@@ -24,7 +27,6 @@ from forecaster.seconds import BySeconds, steps_per_second
 from migrator.config.sections import (
     ArrivalsConfig,
     Config,
-    DecisionConfig,
     ForecastConfig,
     RetrainingConfig,
     TenantConfig,
@@ -32,14 +34,17 @@ from migrator.config.sections import (
 )
 from migrator.errors import ConfigError, ConfigSloError
 from migrator.extras import lacking
+from migrator.inputs.arrival_store import UNKNOWN, ArrivalStore
 from migrator.inputs.arrivals import LiveTraffic
 from migrator.inputs.doubts import doubts_of
 from migrator.inputs.estimates import as_profiled, service_factors
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import CLIENTS, Origin, RecordedTraffic, Traffic
 from workloads.arrays import IntArray
-from workloads.errors import TraceError, UnmetSloError, WorkloadError
+from workloads.errors import ProfileTableError, TraceError, UnmetSloError, WorkloadError
 from workloads.profiles.operating_point import OperatingPoint, highest_capability_rps, operating_points, servable_rows
+from workloads.profiles.share_table import ShareTable, on_shares, read_share_table
+from workloads.profiles.shares import Sensitivity
 from workloads.profiles.table import ServiceProfiles, launch_free, read_profiles, shipped_profiles
 from workloads.tenants import Drift, Tenant, WindowAccuracy, WorkerStart, retraining_times_s, worker_start
 from workloads.traffic.arrivals import PoissonSource, Source, Span, Trace, mean_rps
@@ -85,8 +90,12 @@ def assemble(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[
     return setting, RecordedTraffic(setting.tenants, arrivals, loads, config.seed)
 
 
-def assemble_run(config: Config, origin: str, gpu: GpuModel | None = None) -> tuple[Setting, Traffic]:
+def assemble_run(
+    config: Config, origin: str, gpu: GpuModel | None = None, store: ArrivalStore | None = None
+) -> tuple[Setting, Traffic]:
     """As :func:`assemble`, also of a config whose clients are yet to come: there the traffic knows the past alone.
+
+    ``store`` is that of a run that was begun: the stored part of the past before it is not read again.
 
     Raises:
         ConfigSloError: No profile meets a tenant's SLO.
@@ -95,33 +104,50 @@ def assemble_run(config: Config, origin: str, gpu: GpuModel | None = None) -> tu
     if not config.has_live_arrivals:
         return assemble(config, origin, gpu)
     setting, parts = untraced(config, origin, gpu), []
-    for entry in setting.config.tenants:
+    n_seconds = math.ceil(config.forecast.history_s)
+    stored = np.full((n_seconds, len(config.tenants)), UNKNOWN) if store is None else store.read(-n_seconds, 0)
+    for place, entry in enumerate(setting.config.tenants):
         with _naming(f"{origin}: tenants.{entry.name}"):
-            parts.append(_past(config, entry))
+            parts.append(_past(entry, stored[:, place]))
     forecaster = forecaster_of(config.forecast, config.step_s, origin, config.n_steps)
     origins, past = [source for source, _ in parts], [counts for _, counts in parts]
     names = [entry.name for entry in setting.config.tenants]
     return replace(setting, forecaster=forecaster), LiveTraffic(names, origins, past)
 
 
-def _past(config: Config, entry: TenantConfig) -> tuple[Origin, IntArray]:
-    """What is taken for a tenant's past before its clients come, over ``forecast.history_s``."""
-    given, history_s = entry.arrivals, math.ceil(config.forecast.history_s)
-    notes: tuple[str, ...] = ()
+def _past(entry: TenantConfig, stored: IntArray) -> tuple[Origin, IntArray]:
+    """What is taken for a tenant's past before its clients come: what was ``stored`` then, if all of it was."""
+    given, notes, counts = entry.arrivals, tuple[str, ...](), stored
+    source = CLIENTS
+    if given.history is not None:
+        source += f", after {Path(given.history).name}"
+    elif given.expect_rps is not None:
+        source += f", before them {given.expect_rps:g}/s expected"
+    if (stored == UNKNOWN).any():
+        counts, notes = _past_given(given, len(stored))
+    mean = float(counts.mean())
+    dispersion = float(counts.var()) / mean if mean else 0.0
+    return Origin(source, Scale(ScaleMethod.THIN), 0.0, dispersion, dispersion, notes=notes), counts
+
+
+def _past_given(given: ArrivalsConfig, history_s: int) -> tuple[IntArray, tuple[str, ...]]:
+    """The past that the config says, of so many seconds, and what else a reader should know of it.
+
+    Raises:
+        WorkloadError: It says none, or the file cannot be used.
+    """
     if given.history is not None:
         trace = trace_once(given.history, Path(), reading_of(given))
         if trace.n_seconds < history_s:
             what = f"{trace.n_seconds} s; forecast.history_s = {history_s} s are needed"
             raise WorkloadError(f"arrivals.history: {given.history}: has {what}")
-        counts, source, notes = trace.counts[-history_s:], f"{CLIENTS}, after {Path(trace.name).name}", trace.notes
-    elif given.expect_rps is not None:
-        counts = np.diff(np.floor(given.expect_rps * np.arange(history_s + 1) + 1e-9)).astype(np.int64)
-        source = f"{CLIENTS}, before them {given.expect_rps:g}/s expected"
-    else:
+        if trace.last_s is not None and trace.last_s > time.time():
+            what = f"{datetime.fromtimestamp(trace.last_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            raise WorkloadError(f"arrivals.history: {given.history}: goes on to {what}, which is later than now")
+        return trace.counts[-history_s:], trace.notes
+    if given.expect_rps is None:
         raise WorkloadError("arrivals: nothing is known of the past; history or expect_rps is needed")
-    mean = float(counts.mean())
-    dispersion = float(counts.var()) / mean if mean else 0.0
-    return Origin(source, Scale(ScaleMethod.THIN), 0.0, dispersion, dispersion, notes=notes), counts
+    return np.diff(np.floor(given.expect_rps * np.arange(history_s + 1) + 1e-9)).astype(np.int64), ()
 
 
 def untraced(config: Config, origin: str, gpu: GpuModel | None = None) -> Setting:
@@ -134,6 +160,10 @@ def untraced(config: Config, origin: str, gpu: GpuModel | None = None) -> Settin
     gpu = gpu or config.gpu.cut
     with _naming(f"{origin}: profiles"):
         profiles = service_profiles(config, gpu)
+    with _naming(f"{origin}: share_profiles"):
+        shares = share_table(config, gpu, profiles)
+    if shares is not None and is_cut(gpu.name):
+        profiles = _on_shares(config, gpu, profiles, shares)
     entries, tenants = [], []
     for given in config.tenants:
         with _naming(f"{origin}: tenants.{given.name}"):
@@ -147,19 +177,25 @@ def untraced(config: Config, origin: str, gpu: GpuModel | None = None) -> Settin
         known_tenants=known,
         forecaster=None,
         profiles=profiles,
-        warnings=(*profiles.warnings, *load_doubts(config.load), *doubts_of(config, gpu, known)),
+        shares=shares,
+        warnings=(
+            *profiles.warnings,
+            *(() if shares is None else shares.warnings),
+            *load_doubts(config.load),
+            *doubts_of(config, gpu, known),
+        ),
     )
 
 
 def unmoved_by_load(option: str, origin: str, tenants: Sequence[TenantConfig]) -> tuple[str, ...]:
-    """Whom the load that the option gives does not move, in a sentence; nothing where it moves all.
+    """Whom the option's load does not move, in a sentence; nothing where it moves all.
 
     Raises:
         ConfigError: It moves none of them.
     """
     own = [tenant.name for tenant in tenants if tenant.arrivals.scale.factor is not None]
     if len(own) == len(tenants):
-        raise ConfigError(f"{option}: {origin} gives every tenant a scale.factor, so that no load moves them")
+        raise ConfigError(f"{option}: {origin} has a scale.factor for every tenant, so that no load moves them")
     return (f"{option} does not move {', '.join(own)} of {origin}, with a scale.factor of its own",) if own else ()
 
 
@@ -180,6 +216,48 @@ def service_profiles(config: Config, gpu: GpuModel | None = None) -> ServiceProf
     card = gpu or config.gpu.cut
     profiles = shipped_profiles() if config.profiles is None else read_profiles(Path(config.profiles), card)
     return (launch_free(profiles) if config.profile_variant == "launch-free" else profiles).on(card)
+
+
+def share_table(config: Config, gpu: GpuModel, profiles: ServiceProfiles) -> ShareTable | None:
+    """What the config's ``share_profiles`` has of shares of the GPU; ``None`` where it names no file.
+
+    Raises:
+        ProfileTableError: The file is none, or lacks a tenant's model, its batch, or its processes.
+    """
+    if config.share_profiles is None:
+        return None
+    if config.profile_variant != "recorded":
+        raise ProfileTableError(
+            f"profile_variant is {config.profile_variant}, and shares are as recorded: recorded is needed"
+        )
+    found = read_share_table(Path(config.share_profiles), gpu)
+    for tenant in config.tenants:
+        batches = found.knees(spelled_as(tenant.model, profiles.models(gpu.name)))
+        if tenant.processes not in ("auto", 1):
+            raise ProfileTableError(
+                f"tenants.{tenant.name}.processes is {tenant.processes}; shares have one: 1, or auto"
+            )
+        if tenant.batch != "auto" and tenant.batch not in batches:
+            allowed = ", ".join(map(str, sorted(batches)))
+            raise ProfileTableError(
+                f"tenants.{tenant.name}.batch is {tenant.batch}; {found.name} has {allowed}, or auto"
+            )
+        if tenant.max_batch is not None and tenant.max_batch < min(batches):
+            raise ProfileTableError(
+                f"tenants.{tenant.name}.max_batch is {tenant.max_batch}; {found.name} has {min(batches)} at least"
+            )
+    return found
+
+
+def _on_shares(config: Config, gpu: GpuModel, profiles: ServiceProfiles, shares: ShareTable) -> ServiceProfiles:
+    """The table of a GPU that is cut in shares, with what was measured on them: beside trainings, if there are any."""
+    known = profiles.models(gpu.name)
+    trainers = [spelled_as(one.model, known) for one in config.tenants if one.retraining is not None]
+    longer = {
+        model: shares.sensitivity(model, Sensitivity(1.0, 1.0), trainers).beside_retraining if trainers else 1.0
+        for model in (spelled_as(one.model, known) for one in config.tenants)
+    }
+    return on_shares(profiles, gpu, shares, longer)
 
 
 @contextmanager
@@ -247,7 +325,7 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
         drift=Drift(config.retraining.drift),
         rows=servable_rows(profiles, gpu.name, entry.model, entry.batch, entry.processes, entry.max_batch),
         alone=entry.alone,
-        **_decisions(config.retraining, entry.retraining, training_s),
+        **_decisions(config, entry.retraining, training_s),
     )
 
 
@@ -259,10 +337,11 @@ def _points(
     return operating_points(profiles, gpu.name, entry.model, entry.slo_ms / 1000, *chosen, misjudged)
 
 
-def _decisions(all_: DecisionConfig, own: RetrainingConfig | None, training_s: Mapping[str, float]) -> dict[str, Any]:
+def _decisions(config: Config, own: RetrainingConfig | None, training_s: Mapping[str, float]) -> dict[str, Any]:
     """What is to be decided of a tenant's retrainings, as :class:`Tenant` has it."""
     if own is None:
         return {}
+    all_, is_pinned = config.retraining, config.pins_layout or not config.pin.retraining
     curve = _curve(all_.curve if own.curve is None else own.curve)
     options = []
     for option in own.options:
@@ -272,6 +351,7 @@ def _decisions(all_: DecisionConfig, own: RetrainingConfig | None, training_s: M
     return {
         "retraining_required": all_.required if own.required is None else own.required,
         "max_skipped": all_.max_skipped if own.max_skipped is None else own.max_skipped,
+        "retrain_below": 0.0 if is_pinned else own.below,  # no accuracy is lower: it still falls behind
         "other_options": tuple(options),
         "checkpoints": tuple((part, curve.gain(part)) for part in all_.checkpoints),
         "checkpoint_s": all_.checkpoint_s,
@@ -286,7 +366,7 @@ def _curve(given: str | Sequence[Sequence[float]]) -> Curve:
 
 
 def _start_up(config: Config, default: WorkerStart, base_s: float | None) -> WorkerStart:
-    """The start-up of a tenant's workers: the config's seconds if it gives any, with the default's slowdown."""
+    """The start-up of a tenant's workers: the config's seconds if it has any, with the default's slowdown."""
     jitter = config.simulation.start_jitter
     if base_s is None:
         return replace(default, jitter=jitter)
@@ -369,7 +449,7 @@ def forecaster_of(
     model has to be made.
 
     Raises:
-        ConfigError: It needs more history than ``forecast.history_s`` gives, a season of whole steps, or a library that
+        ConfigError: It needs more history than ``forecast.history_s``, a season of whole steps, or a library that
             is not there.
     """
     forecaster: Forecaster

@@ -43,11 +43,12 @@ def assumed_in(
     found += list(_of_planning(setting)) if is_planned else []
     found += [item for entry, tenant in pairs for item in _of_tenant(setting, entry, tenant)]
     if is_disturbed(sharing, policy) and setting.config.simulation.interference > 0:
-        found += [item for tenant in setting.tenants for item in _interference(tenant)]
+        found += [item for tenant in setting.tenants for item in _interference(setting, tenant)]
     if sharing == "turns":
-        found.append(_memory(setting))
+        found.append(_memory(setting, policy))
     if setting.config.sharing.may_pool and (policy is None or policy.has_pools):
-        found += [item for tenant in setting.tenants for item in _memory_in_pools(tenant)]
+        lends = setting.config.planner.layout is not None
+        found += [item for tenant in setting.tenants for item in _memory_in_pools(tenant, lends=lends)]
         found += _turn_cost(setting)
     return tuple(found)
 
@@ -74,7 +75,7 @@ def assumed_in_any(several: Iterable[Sequence[Assumed]]) -> tuple[Assumed, ...]:
 
 
 def assumed_to_json(assumed: Sequence[Assumed]) -> list[dict[str, Any]]:
-    """A list of their fields, as they stand in logs and results."""
+    """A list of their fields, as in logs and results."""
     return [to_builtins(item) for item in assumed]
 
 
@@ -130,22 +131,45 @@ def _of_decisions(setting: Setting, entry: TenantConfig, tenant: Tenant) -> Iter
             yield Assumed(tenant.name, "gain of a part of a retraining", gains, "", f"curve {curve}")
 
 
-def _interference(tenant: Tenant) -> Iterator[Assumed]:
-    source = measured_for(tenant.model)
+def _interference(setting: Setting, tenant: Tenant) -> Iterator[Assumed]:
+    source, found = measured_for(tenant.model), sensitivity_of(tenant.model)
+    measured = {} if setting.shares is None else setting.shares.beside(tenant.model)
+    if measured:
+        own = setting.sensitivity(tenant.model).by_trainer
+        unseen = {trainer: factor for trainer, factor in own.items() if trainer not in measured}
+        told = {} if setting.shares is None else setting.shares.derived(tenant.model)
+        for trainer in own:
+            if trainer in told:
+                value = {trainer: own[trainer]}
+                yield Assumed(tenant.name, f"interference of a training of {trainer}", value, "", told[trainer])
+        if unseen:
+            which = f"the mean beside {', '.join(measured)}"
+            yield Assumed(tenant.name, "interference of trainings that were not measured", unseen, "", which)
     if source is not None:
-        found = sensitivity_of(tenant.model)
-        value = {"beside inference": found.beside_inference, "beside retraining": found.beside_retraining}
+        value = {"beside inference": found.beside_inference}
+        if not measured:
+            value["beside retraining"] = found.beside_retraining
         yield Assumed(tenant.name, "interference", value, "", source)
 
 
-def _memory(setting: Setting) -> Assumed:
-    """That what takes turns is on the card all the time; what profiles say of memory is not looked at."""
+def _memory(setting: Setting, policy: AnyPolicy | None) -> Assumed:
+    """That what takes turns is on the card all the time; where memory changes hands, by what rule."""
     source = "all fit at once, with activations and training states; turns do not look at memory"
-    return Assumed(None, "memory", float(len(setting.tenants)), "models", source)
+    count = float(len(setting.tenants))
+    way = policy.gives_way if isinstance(policy, TurnPolicy) else None
+    if way is not None and way.memory is not None:
+        rule, weights_mib = way.memory, setting.weights_mib
+        if weights_mib is None:
+            return Assumed(None, "memory", count, "models", f"{source}; Algorithm 1 is left out: weights are not known")
+        source = (
+            f"of {sum(weights_mib):,.0f} MiB of weights; they change hands by Algorithm 1 (T_idle {rule.idle_s:g} s, "
+            f"W {rule.watermark_mib:,.0f} MiB), come at {rule.load_mib_s:,.0f} MiB/s, and training needs no memory"
+        )
+    return Assumed(None, "memory", count, "models", source)
 
 
-def _memory_in_pools(tenant: Tenant) -> Iterator[Assumed]:
-    """What is taken for a tenant's memory in instances that it shares, where its rows do not tell."""
+def _memory_in_pools(tenant: Tenant, *, lends: bool) -> Iterator[Assumed]:
+    """What is taken for a tenant's memory in instances that it shares, or is lent, where its rows do not tell."""
     if tenant.alone:
         return
     source = "not in the service profiles"
@@ -155,6 +179,8 @@ def _memory_in_pools(tenant: Tenant) -> Iterator[Assumed]:
         yield Assumed(tenant.name, "memory of a process beside weights", CONTEXT_MIB, "MiB", f"{source}; CUDA's")
     if any(row.batch_mib is None for row in tenant.rows):
         yield Assumed(tenant.name, "memory of some batches", 0.0, "MiB", source)
+    if lends and tenant.retraining_time_s and all(row.training_mib is None for row in tenant.rows):
+        yield Assumed(tenant.name, "memory of training beyond serving", 0.0, "MiB", source)
 
 
 def _turn_cost(setting: Setting) -> Iterator[Assumed]:

@@ -137,7 +137,8 @@ def _has_room(
 
 
 def _falling_accuracy(config: Config, tenant: Tenant) -> Iterator[str]:
-    windows = [window for window in range(config.windows) if tenant.retrains_in(window)]
+    n_windows = len(tenant.accuracy) if config.is_endless else config.windows  # the last one holds from then on
+    windows = [window for window in range(n_windows) if tenant.retrains_in(window)]
     falls = [n for n in windows if tenant.accuracy_in(n).after < tenant.accuracy_in(n).before]
     if falls:
         first = tenant.accuracy_in(falls[0])

@@ -24,7 +24,8 @@ class Estimate:
 
     Attributes:
         accuracy_after: Share of correct answers once it has ended, in [0, 1].
-        retraining_s: Seconds of training by profile name, start-up and profiling apart.
+        retraining_s: Seconds of training by profile name, start-up and profiling apart; empty where there is nothing to
+            learn from.
         profiling_s: Seconds by profile name that making the estimate takes before the training; known, not estimated.
         source: Where the accuracies come from, if not from the config as it is.
         gains: By name of another option than the full one, what it gains of that, in [0, 1], where it was measured.
@@ -99,6 +100,8 @@ def as_estimated(tenant: Tenant, estimate: Estimate) -> Tenant:
     or as the config has it.
     """
     factor = {}
+    if not estimate.retraining_s:
+        return replace(tenant, retraining_time_s={}, other_options=())
     if tenant.other_options:
         factor = {name: estimate.retraining_s[name] / true_s for name, true_s in tenant.retraining_time_s.items()}
     known = _occupying(tenant, estimate.occupation_s, factor, estimate.profiling_s)

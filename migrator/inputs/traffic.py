@@ -7,7 +7,7 @@ future, such as a clairvoyant policy, needs a :class:`Hindsight`, which only rec
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,21 @@ class Origin:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What of the past nobody has counted.
+
+    Attributes:
+        unknown_s: Seconds without a front door, or whose counts are damaged, of one tenant or more.
+        expected_s: Seconds before the run, of which only the config says something.
+        known_s: Where no second from this one on was known yet, though some may have been stored since.
+    """
+
+    unknown_s: int = 0
+    expected_s: int = 0
+    known_s: int | None = None
+
+
 class Traffic(Protocol):
     """All tenants' arrivals, up to now."""
 
@@ -69,6 +84,12 @@ class Traffic(Protocol):
         ``None`` asks for all seconds that are known, those before the run included. The last step ends with the last
         full second.
         """
+
+    def filled_before(self, now_s: float, n_seconds: int) -> Filled:
+        """What of the last seconds before ``now_s`` was not counted, and is as it was taken to be."""
+
+    def sums(self, first_s: int, end_s: int) -> Mapping[str, str]:
+        """By tenant, a checksum of these seconds in the run's store of arrivals; empty where it has none."""
 
 
 def whole_seconds(seconds: float, step_s: float) -> int:
@@ -152,6 +173,14 @@ class RecordedTraffic:
         edges_s = end_s + step_s * np.arange(-n_steps, 1, dtype=np.float64)
         columns = [_mean_rps(counts, n, edges_s) for counts, n in zip(self._counts, self._history_s, strict=True)]
         return np.stack(columns, axis=1)
+
+    def filled_before(self, now_s: float, n_seconds: int) -> Filled:  # noqa: ARG002 - as the protocol's
+        """As :meth:`Traffic.filled_before`: the trace knows every second."""
+        return Filled()
+
+    def sums(self, first_s: int, end_s: int) -> Mapping[str, str]:  # noqa: ARG002 - as the protocol's
+        """As :meth:`Traffic.sums`: the trace itself can be read again."""
+        return {}
 
     def requests(self, first_s: int, end_s: int) -> tuple[Requests, ...]:
         """Every tenant's requests of the run's seconds from ``first_s`` up to ``end_s``."""

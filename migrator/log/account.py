@@ -111,57 +111,70 @@ class Account(Added):
         return {item.name: getattr(self, item.name) / arrivals if arrivals else 0.0 for item in fields(Account)}
 
 
-def accounts(log: ReadLog) -> dict[str, SecondAccounts]:
-    """By tenant, the account of all windows up to the last settled one, one after the other; void ones are 0.
+def accounts(log: ReadLog, first_s: int = 0, *, needs_labels: bool = True) -> dict[str, SecondAccounts]:
+    """By tenant, the account of all seconds from ``first_s`` to the end of the last settled window; void ones are 0.
+
+    Where nobody knows which answers are right, and no caller needs it, all in time are *goodput*.
 
     Raises:
-        LogError: It is not known which answers are right.
+        LogError: It is not known which answers are right, and needed.
     """
-    if not all(closing.is_labelled for closing in log.settled.values()):
+    if needs_labels and not all(closing.is_labelled for closing in log.settled.values()):
         raise LogError(f"{log.folder}: clients do not say which answers are right, so it is unknown where goodput went")
     instances = serving_instances(log)
-    return {tenant.name: _account(log, tenant, instances[tenant.name]) for tenant in log.header.tenants}
+    return {tenant.name: _account(log, tenant, instances[tenant.name], first_s) for tenant in log.header.tenants}
 
 
-def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Tenure]) -> SecondAccounts:
+def _account(log: ReadLog, tenant: Tenant, instances: Sequence[Tenure], first_s: int) -> SecondAccounts:
     name, window_s = tenant.name, round(log.header.window_s)
-    starts_s = np.arange(window_s * (1 + max(log.settled, default=-1)), dtype=np.float64)
-    counts = partial(counts_of, log, name, n_seconds=len(starts_s))
+    end_s = max(first_s, window_s * (1 + max(log.settled, default=-1)))
+    starts_s = np.arange(first_s, end_s, dtype=np.float64)
+    counts = partial(counts_of, log, name, n_seconds=len(starts_s), first_s=first_s)
     if log.header.sharing == "instances":
         serving, changing = could_serve(log, tenant, instances, starts_s)
     else:
         serving, changing = counts("could_serve"), counts("changing")
     is_new = np.zeros(len(starts_s), dtype=np.bool_)
     for ended in log.of(Finished):
-        if ended.tenant == name:
+        if ended.tenant == name and ended.rejected is None:
             first, end = np.searchsorted(starts_s, [ended.finish_s, (ended.window + 1) * window_s])
             is_new[first:end] = True
-    return second_accounts(counts("arrivals"), counts("in_time"), counts("correct"), serving, changing, is_new)
+    in_time = counts("in_time")
+    correct = counts("correct") if all(one.is_labelled for one in log.settled.values()) else in_time
+    return second_accounts(counts("arrivals"), in_time, correct, serving, changing, is_new)
 
 
-def counts_of(log: ReadLog, tenant: str, key: str, n_seconds: int, missing: float = 0.0) -> FloatArray:
+def counts_of(
+    log: ReadLog, tenant: str, key: str, n_seconds: int, missing: float = 0.0, first_s: int = 0
+) -> FloatArray:
     """What windows counted of a tenant by second, ``(n_seconds,)``; ``missing`` where nothing is known of it."""
     found, window_s = np.full(n_seconds, missing), round(log.header.window_s)
     for window, closing in log.settled.items():
-        found[window * window_s : (window + 1) * window_s] = getattr(closing.tenants[tenant], key) or missing
+        begin = window * window_s - first_s
+        first, end = max(0, begin), max(0, min(begin + window_s, n_seconds))
+        own = closing.tenants.get(tenant)
+        values = None if own is None else getattr(own, key)
+        found[first:end] = values[first - begin : end - begin] if values else missing
     return found
 
 
-def waits_for_others(log: ReadLog, known: Mapping[str, SecondAccounts]) -> dict[str, FloatArray]:
+def waits_for_others(log: ReadLog, known: Mapping[str, SecondAccounts], first_s: int = 0) -> dict[str, FloatArray]:
     """By tenant, which of its *queueing* waited for another member of its pool, ``(n_seconds,)``.
 
     They are those beyond what its instances could have answered in the time that the others' turns left, and no more.
-    ``known`` are the log's :func:`accounts`. Empty where the log does not say what others had: in a live run, and where
-    no tenants share.
+    ``known`` are the log's :func:`accounts` from ``first_s`` on. Empty where the log does not say what others had: in a
+    live run, and where no tenants share.
     """
     if not any(counts.others_share for closing in log.settled.values() for counts in closing.tenants.values()):
         return {}
     instances, found = serving_instances(log), dict[str, FloatArray]()
     for tenant in log.header.tenants:
         own = known[tenant.name]
-        found[tenant.name] = shares = counts_of(log, tenant.name, "others_share", len(own.arrivals))
+        n = len(own.arrivals)
+        found[tenant.name] = shares = counts_of(log, tenant.name, "others_share", n, first_s=first_s)
         if shares.any():
-            could, _ = could_serve(log, tenant, instances[tenant.name], np.arange(len(shares), dtype=np.float64))
+            starts_s = np.arange(first_s, first_s + n, dtype=np.float64)
+            could, _ = could_serve(log, tenant, instances[tenant.name], starts_s)
             beyond, beyond_left = (np.maximum(own.arrivals - one, 0.0) for one in (could, could * (1.0 - shares)))
             found[tenant.name] = np.minimum(beyond_left - beyond, own.queueing)
     return found
@@ -172,6 +185,15 @@ def account_in(log: ReadLog, known: Mapping[str, SecondAccounts], windows: Itera
     window_s = round(log.header.window_s)
     each = (own.between(n * window_s, (n + 1) * window_s) for n in windows for own in known.values())
     return sum(each, Account())
+
+
+def had_same_requests(log: ReadLog, rival: ReadLog) -> bool:
+    """Whether the rival has settled all windows of the log, each with the same requests: none come in blind seconds."""
+    return set(log.settled) <= set(rival.settled) and all(
+        own.arrivals == rival.settled[window].tenants[name].arrivals
+        for window, closing in log.settled.items()
+        for name, own in closing.tenants.items()
+    )
 
 
 def _pool_rates_rps(log: ReadLog) -> PoolRates:

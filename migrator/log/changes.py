@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
 from migrator.errors import LogError
-from migrator.log.records import Change, Failed, Intent, Outcome, Ready, Resumed, Started
+from migrator.log.records import Change, Failed, Finished, Intent, Outcome, Ready, Resumed, Started
 from migrator.log.runlog import ReadLog, read_log
 from planner.problem import Problem, with_measured_overhead
 
@@ -34,11 +34,13 @@ class Tenure:
         task: What its worker does.
         begin_s: Its slices are taken from here on.
         up_s: Its first start-up ends: the worker is ready or gives up, the instance ends, or the log does.
-        served: From when until when its worker was ready; it is not while it is started again after a failure.
+        served: From when until when its worker was ready; it is not while it is started again after a failure, and
+            serves nobody while it is lent.
         end_s: No batch begins from here on; infinite while it lives.
         gone_s: Its slices are free; infinite while it lives.
         ready: The first ``ready`` record; ``None`` if its worker never was.
         members: All tenants that share it; the tenant alone where none do.
+        lent: From when until when a retraining computed in it, and it stayed its holders'.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Tenure:
     gone_s: float
     ready: Ready | None
     members: tuple[str, ...]
+    lent: tuple[tuple[float, float], ...] = ()
 
     @property
     def profile(self) -> str:
@@ -72,9 +75,10 @@ class MadeCall:
 
 @dataclass(frozen=True, slots=True)
 class LayoutChange:
-    """One change of the layout; the bring-up is what was put up before a run's, or a joined run's, first window.
+    """One change of the layout; the bring-up is what was put up before the first window of a run, joined run or log.
 
-    An instance of a pool stands there once for each member. ``passed`` went on under other holders, as they have it.
+    An instance of a pool is there once for each member. ``passed`` went on under other holders, as they have it.
+    ``loans`` are retrainings in instances that stay others'.
     """
 
     window: int
@@ -84,11 +88,12 @@ class LayoutChange:
     stopped: tuple[Tenure, ...]
     is_bring_up: bool
     passed: tuple[Tenure, ...] = ()
+    loans: tuple[Tenure, ...] = ()
 
     @property
     def begun(self) -> tuple[Tenure, ...]:
         """All that begins with it."""
-        return self.started + self.passed
+        return self.started + self.passed + self.loans
 
 
 def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
@@ -112,10 +117,12 @@ def changes_in(log: ReadLog) -> tuple[LayoutChange, ...]:
                         calls=tuple(calls),
                         started=tuple(one for item in change.started for one in instances[item.instance][0]),
                         stopped=tuple(one for item in change.stopped for one in instances[item.instance][-1]),
-                        is_bring_up=change.begin_s < change.window * log.header.window_s,
+                        is_bring_up=change.window < log.first_window
+                        or change.begin_s < change.window * log.header.window_s,
                         passed=tuple(
                             one for item in change.passed for one in instances[item.instance][n_passed[item.instance]]
                         ),
+                        loans=tuple(one for item in change.loans for one in instances[item.instance][0]),
                     )
                 )
                 calls = []
@@ -137,7 +144,7 @@ def _instances_in(log: ReadLog) -> dict[str, list[list[Tenure]]]:
     changes = log.of(Change)
     held: defaultdict[str, list[Started]] = defaultdict(list)
     for change in changes:
-        for item in (*change.started, *change.passed):
+        for item in (*change.started, *change.passed, *change.loans):
             held[item.instance].append(item)
     stopped_s = {item.instance: (item.end_s, item.gone_s) for change in changes for item in change.stopped}
     stopped_s |= _cut_off(log, stopped_s.keys())
@@ -145,8 +152,27 @@ def _instances_in(log: ReadLog) -> dict[str, list[list[Tenure]]]:
     for entry in log.entries:
         if isinstance(entry.record, Ready | Failed):
             workers[entry.record.instance].append(entry.record)
+    loans = {item.instance: item.placement for change in changes for item in change.loans}
+    ended_s = [(one.instance, one.finish_s) for one in log.of(Finished)]
+    ended_s += [(one.instance, one.failed_s) for one in log.of(Failed)]
+    stopped_s |= {name: (at_s, at_s) for name, at_s in ended_s if name in loans}
     log_ends_s = log.entries[-1].at_s
-    return {name: _stays(own, stopped_s.get(name, _NEVER_S), workers[name], log_ends_s) for name, own in held.items()}
+    found = {name: _stays(own, stopped_s.get(name, _NEVER_S), workers[name], log_ends_s) for name, own in held.items()}
+    lent: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for name, placement in loans.items():
+        lent[placement] += found[name][0][0].served
+    for name in found.keys() - loans.keys() if loans else ():
+        found[name] = [[_but_for(one, lent[one.placement]) for one in own] for own in found[name]]
+    return found
+
+
+def _but_for(item: Tenure, lent: Sequence[tuple[float, float]]) -> Tenure:
+    """The instance as it served beside these loans of what was in its place."""
+    served = list(item.served)
+    for from_s, to_s in lent:
+        parts = (((a, min(b, from_s)), (max(a, to_s), b)) for a, b in served)
+        served = [(a, b) for both in parts for a, b in both if a < b]
+    return replace(item, served=tuple(served), lent=tuple(lent))
 
 
 _NEVER_S = math.inf, math.inf
@@ -257,7 +283,7 @@ def measured_overhead(log: ReadLog) -> MeasuredOverhead:
 def with_overhead_of_run(problem: Problem, folder: Path) -> tuple[Problem, MeasuredOverhead]:
     """``problem`` with what the run in ``folder`` measured last of its tenants, and all that it measured.
 
-    Tenants that the run does not know, or never gave a new instance, keep their own overhead.
+    Tenants that the run does not know, or never had a new instance made, keep their own overhead.
 
     Raises:
         LogError: The folder holds no run, or one that measured nothing of the problem's tenants.
@@ -268,5 +294,5 @@ def with_overhead_of_run(problem: Problem, folder: Path) -> tuple[Problem, Measu
     if not own:
         known = ", ".join(measured.last_s) or "no tenant"
         names = ", ".join(problem.tenant_names)
-        raise LogError(f"{folder}: no change gave a new instance to {names}; the run's changes gave some to {known}")
+        raise LogError(f"{folder}: no change made a new instance for {names}; the run's changes gave some to {known}")
     return with_measured_overhead(problem, own), measured

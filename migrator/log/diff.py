@@ -37,7 +37,7 @@ _DERIVED = frozenset(
     {"schema", "name", "policy", "assumed", "planning_s", "replan_every_s", "knows", "ahead_s", "sharing", "forecaster"}
     | {"load", "dispersion_before", "dispersion_after", "windows"}
 )
-"""Keys of a log's header, and of its tenants, that follow from what is told besides: config, policy, requests."""
+"""Keys of a log's header, and of its tenants, that follow from the others: config, policy, requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class GainCause:
-    """A gain, and what stands behind it in words; empty where the logs do not say."""
+    """A gain, and its reason in words; empty where the logs do not say."""
 
     window: int
     tenant: str
@@ -83,7 +83,7 @@ class Diff:
         left_out: What is in one run alone, a line each.
         goodput_pct: Of each run.
         gains: By window, then by tenant.
-        knows_forecast: Whether ``forecast`` is told apart from ``capacity``.
+        knows_forecast: Whether ``forecast`` is separate from ``capacity``.
         layouts_differ_s: The first second in which others held the GPU; ``None`` if they never did.
         causes: The largest gains and losses, the largest first.
     """
@@ -277,7 +277,7 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterat
 
 def _left_out(one: ReadLog, other: ReadLog, names: Sequence[Sequence[str]], n_blind: int) -> Iterator[str]:
     if n_blind:
-        yield f"{n_blind:,} seconds in which it is not known what stood on one of the GPUs"
+        yield f"{n_blind:,} seconds in which the state of one of the GPUs is unknown"
     for log, own, others in ((one, names[0], names[1]), (other, names[1], names[0])):
         for name in own:
             if name not in others:
@@ -334,7 +334,7 @@ def _causes(gains: Sequence[Gain], one: ReadLog, other: ReadLog) -> tuple[GainCa
 
 
 def _why(cause: GainCause, models: Sequence[Sequence[NewModel]], able: Sequence[TenantTrack], window_s: int) -> str:
-    """What the logs say that may stand behind a gain: of models, or of what could be answered."""
+    """What the logs say that may explain a gain: of models, or of what could be answered."""
     seconds = slice(cause.window * window_s, (cause.window + 1) * window_s)
     if cause.row in ("wrong_old", "wrong_new"):
         own = [

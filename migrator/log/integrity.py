@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache, partial
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -15,20 +15,24 @@ from migrator.log.line import ALTERED
 
 
 class SoFar:
-    """What the records read so far allow the next one to be; the first is a run's header."""
+    """What the records read allow the next one to be; the first is a run's header."""
 
-    def __init__(self, header: records.RunStarted) -> None:
-        """Begin with the header.
+    def __init__(self, header: records.RunStarted, begins: records.Snapshot | None = None) -> None:
+        """Begin with the header; the next ones are those that ``begins`` repeats, if the log does not begin before.
 
         Raises:
             LogError: It names a tenant whom it does not have.
         """
-        self._header = header
-        self._points = {tenant.name: tenant.operating_points for tenant in header.tenants}
-        self._expected, self._have_changed = set(self._points), False
-        self._n_started = 0
-        self._n_finished = 0
+        self._header, self._begins = header, begins
+        self._points: dict[str, Container[str]] = {one.name: one.operating_points for one in header.tenants}
+        # The newest set may be all that is repeated of several, after records that name its tenants.
+        for raw in () if begins is None else begins.entries:
+            if raw.get("kind") == "tenants_changed":
+                self._points |= {one["name"]: one["operating_points"] for one in raw["tenants"]}
+        self._expected, self._have_changed = {tenant.name for tenant in header.tenants}, False
+        self._n_started = self._n_finished = 0 if begins is None else begins.first_window
         self._ending: records.Record | None = None
+        self._has_joined = False  # and no record has the requests before its first window yet
         self._open_intents: set[int] = set()
         self._instances: set[str] = set()
         self._stopped: set[str] = set()
@@ -45,14 +49,17 @@ class SoFar:
         """Go on with the record of this number.
 
         Raises:
-            LogError: It contradicts itself, or cannot stand where it stands.
+            LogError: It contradicts itself, or cannot be where it is.
         """
         self._take_tenants(record)
         self._check_tenants(record)
+        self._take_outside(record)
         if isinstance(record, records.RunStarted):
             raise LogError(f"there is more than one run_started record; {ALTERED}")
+        if isinstance(self._ending, records.ServiceStopped) and isinstance(record, records.Resumed):
+            self._ending = None  # a service goes on
         if self._ending is not None:
-            raise LogError(f"{record.kind} stands after {self._ending.kind}, which ends a log; {ALTERED}")
+            raise LogError(f"{record.kind} is after {self._ending.kind}, which ends a log; {ALTERED}")
         match record:
             case records.Resumed():
                 self._take_resumed(record)
@@ -72,13 +79,13 @@ class SoFar:
                 self._take_change(record)
             case records.Ready() | records.Finished() | records.Failed():
                 self._check_worker(record)
-            case records.RunFinished() | records.Interrupted():
+            case records.RunFinished() | records.ServiceStopped() | records.Interrupted():
                 self._take_ending(record)
             case _:
                 pass
 
     def take_back(self) -> None:
-        """Go on behind what stood before an ``interrupted`` at the end: a run that is resumed takes that off."""
+        """Go on behind what was before an ``interrupted`` at the end: a run that is resumed takes that off."""
         self._ending = None
 
     def _take_tenants(self, record: records.Record) -> None:
@@ -90,12 +97,12 @@ class SoFar:
     def _expect_window(self, record: records.WindowStarted | records.WindowFinished, expected: int) -> None:
         kind, window = record.kind, record.window
         if window != expected:
-            raise LogError(f"{kind} of window {window} stands where that of window {expected} must; {ALTERED}")
+            raise LogError(f"{kind} of window {window} is where that of window {expected} must be; {ALTERED}")
         if isinstance(record, records.WindowFinished) and window >= self._n_started:
             raise LogError(f"window {window} is finished before it is started; {ALTERED}")
 
     def _check_worker(self, record: records.Ready | records.Finished | records.Failed) -> None:
-        if record.instance is not None and record.instance not in self._instances:
+        if self._begins is None and record.instance is not None and record.instance not in self._instances:
             raise LogError(f"{record.kind} names instance {record.instance}, which was not started; {ALTERED}")
 
     def _check_forecast(self, record: records.WindowStarted) -> None:
@@ -104,7 +111,9 @@ class SoFar:
             raise LogError(f"the forecast lacks tenant {min(missing)}; {ALTERED}")
 
     def _take_resumed(self, record: records.Resumed) -> None:
-        window = record.window
+        window, self._has_joined = record.window, True
+        if self._begins is not None and window <= self._begins.first_window and not record.void:
+            return  # it is repeated
         if self._header.backend is None:
             raise LogError(f"resumed: a simulated run is carried out again instead; {ALTERED}")
         if record.void != tuple(range(self._n_finished, window)) or window < self._n_started:
@@ -112,6 +121,17 @@ class SoFar:
         self._n_started = self._n_finished = window
         self._open_intents.clear()
         self._stopped = set(self._instances)
+
+    def _take_outside(self, record: records.Record) -> None:
+        """Requests before a first window follow a start, once, and add up."""
+        if not isinstance(record, records.Outside):
+            return
+        if not self._has_joined:
+            raise LogError(f"outside: no start is before it, or another one is since; {ALTERED}")
+        self._has_joined = False
+        for name, own in record.tenants.items():
+            if own.arrivals != own.in_time + own.late + own.dropped or own.refused + own.failed > own.dropped:
+                raise LogError(f"outside, tenant {name}: its {own.arrivals} arrivals do not add up; {ALTERED}")
 
     def _take_outcome(self, record: records.Outcome) -> None:
         if record.intent not in self._open_intents:
@@ -123,7 +143,7 @@ class SoFar:
             if gone.instance not in self._instances or gone.instance in self._stopped:
                 raise LogError(f"instance {gone.instance} stops, but is not there; {ALTERED}")
             self._stopped.add(gone.instance)
-        for new in record.started:
+        for new in (*record.started, *record.loans):
             if new.instance in self._instances:
                 raise LogError(f"instance {new.instance} starts twice; {ALTERED}")
             self._check_members(new)
@@ -140,9 +160,11 @@ class SoFar:
             if new.task == "inference" and not is_shared and profile not in self._points[name]:
                 raise LogError(f"instance {new.instance} starts for {name}, which cannot use it; {ALTERED}")
 
-    def _take_ending(self, record: records.RunFinished | records.Interrupted) -> None:
+    def _take_ending(self, record: records.RunFinished | records.ServiceStopped | records.Interrupted) -> None:
         if isinstance(record, records.RunFinished) and self._n_finished < self._header.windows:
             raise LogError(f"the run ends after {self._n_finished} of {self._header.windows} windows; {ALTERED}")
+        if isinstance(record, records.ServiceStopped) and not self._header.service:
+            raise LogError(f"service_stopped: the run is no service; {ALTERED}")
         self._ending = record
 
     def _check_counts(self, record: records.WindowFinished) -> None:
@@ -171,15 +193,18 @@ def _blind_places(record: records.WindowFinished, window_s: int) -> frozenset[in
 
 
 def _check_refused(counts: records.Counts) -> None:
-    for second, (dropped, refused) in enumerate(zip(counts.dropped, counts.refused, strict=False)):
-        if refused > dropped:
-            raise LogError(f", second {second}: {refused} refused of {dropped} dropped")
+    failed_by_second = counts.failed or [0] * len(counts.refused)
+    told = zip(counts.dropped, counts.refused, failed_by_second, strict=False)
+    for second, (dropped, refused, failed) in enumerate(told):
+        if refused + failed > dropped:
+            what = f"{refused} refused and {failed} failed" if failed else f"{refused} refused"
+            raise LogError(f", second {second}: {what} of {dropped} dropped")
 
 
 def _check_tenant(counts: records.Counts, needed: Sequence[str], n_seconds: int, uncounted: frozenset[int]) -> None:
     if not counts.is_labelled:
         needed = [key for key in needed if not key.startswith("correct")] + ["refused"]
-    for key in (*needed, *(["others_share"] if counts.others_share else [])):
+    for key in (*needed, *(key for key in ("others_share", "failed") if getattr(counts, key))):
         if (n_counted := len(getattr(counts, key))) != n_seconds:
             raise LogError(f": {key} has {n_counted} seconds, the window {n_seconds}")
     nothing = [0] * n_seconds

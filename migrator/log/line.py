@@ -1,6 +1,6 @@
 """One record of a log as a line of bytes, and back: numbered, timed, and with a checksum of its own.
 
-The checksum is that of the bytes as they stand in the file, and is checked before anything of them is believed, so that
+The checksum is that of the bytes as they are in the file, and is checked before anything of them is believed, so that
 no byte of a line can change unseen. Wall-clock facts have their own; without them, two runs of one seed are equal.
 """
 
@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 
 from executor.files import summed, without_sum
 from migrator.errors import LogError
-from migrator.log.records import AnyRecord, Count, Record, Wall
+from migrator.log.records import AnyRecord, Count, Part, Record, Wall
 
 LATEST_S = 1e15
 """Seconds far beyond any run."""
@@ -58,9 +58,8 @@ def line_of(n: int, at_s: float, record: Record, wall: Wall | None = None) -> by
         ValueError: A number is infinite or none, which JSON does not have; or a field is not of its type, which would
             make the log one that nobody reads.
     """
-    fields = to_builtins(record, enc_hook=_plain)
     around = {"n": n, "kind": record.kind, "at_s": at_s}
-    line = as_line(around | fields, None if wall is None else to_builtins(wall, enc_hook=_plain))
+    line = as_line(around | as_json(record), None if wall is None else as_json(wall))
     lasting, facts = _parts_of(line[:-1])
     _decoded(record.kind, _RECORDS, lasting)
     if facts:
@@ -76,6 +75,12 @@ def as_line(fields: Mapping[str, object], wall: Mapping[str, object] | None = No
     """
     line = summed(fields)
     return line + b"\n" if wall is None else line[:-1] + _WALL + summed(wall) + b"}\n"
+
+
+def as_json(part: Part) -> dict[str, object]:
+    """Its fields, as a log has them."""
+    found: dict[str, object] = to_builtins(part, enc_hook=_plain)
+    return found
 
 
 def _plain(value: object) -> object:
@@ -124,7 +129,7 @@ def _parts_of(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _decoded(kind: str, decoder: Decoder[DecodedT], raw: bytes) -> DecodedT:
-    """What stands there.
+    """What is there.
 
     Raises:
         ValueError: A field is not of its type; the message names it.

@@ -10,7 +10,7 @@ from migrator.log.runlog import ReadLog
 from workloads.training import FULL, reached
 
 BECAME = ("in_time", "late", "dropped", "refused", "failed")
-"""What may become of a request; only the first counts."""
+"""The possible outcomes of a request; only the first counts."""
 
 MOST_STOLEN = 0.05
 MOST_OTHERS = 0.2
@@ -103,24 +103,40 @@ Known = records.TenantForecast | records.MeasuredModel
 
 
 def known_of(log: ReadLog) -> dict[int, Mapping[str, Known]]:
-    """By window and tenant, what was measured as it began; what its plan was told, where that is all there is."""
+    """By window and tenant, what was measured as it began; what its plan knew, where that is all there is."""
     known: dict[int, Mapping[str, Known]] = {one.window: one.forecast.tenants for one in log.of(records.WindowStarted)}
     return known | {one.window: one.tenants for one in log.of(records.Measured)}
 
 
 def model_ages(log: ReadLog, started: records.WindowStarted) -> dict[str, int]:
     """By tenant, how old its model is as a window begins; all have learned what came before the run."""
-    ended = [one for one in log.of(records.Finished) if one.finish_s <= started.start_s]
-    names = [tenant.name for tenant in log.header.tenants]
-    return {name: started.window - max((e.window for e in ended if e.tenant == name), default=-1) for name in names}
+    learned, is_back = dict.fromkeys(started.forecast.tenants, -1), set[str]()
+    for entry in log.entries:
+        match entry.record:
+            case records.Finished(rejected=None) as one if type(one) is records.Finished and _is_before(one, started):
+                before = -1 if one.tenant in is_back else learned.get(one.tenant, -1)
+                learned[one.tenant] = max(before, one.window)
+                is_back.discard(one.tenant)
+            case records.RolledBack() as one if _is_before(one, started):
+                learned[one.tenant] = one.learned
+                is_back.add(one.tenant)
+            case _:
+                pass
+    return {name: started.window - learned[name] for name in started.forecast.tenants}
+
+
+def _is_before(one: records.Finished | records.RolledBack, started: records.WindowStarted) -> bool:
+    return one.from_s <= started.start_s
 
 
 def live_facts(log: ReadLog) -> LiveFacts | None:
     """What a live run's log says; ``None`` where requests were simulated."""
     if log.header.simulated:
         return None
-    finished = {(ended.tenant, ended.window): ended for ended in log.of(records.Finished)}
+    ended = log.of(records.Finished)
+    finished = {(one.tenant, one.window): one for one in ended if one.rejected is None}
     failed = {(one.tenant, one.window): one.reason for one in log.of(records.Failed) if one.task == "retraining"}
+    failed |= {(one.tenant, one.window): rejection(one) for one in ended if one.rejected is not None}
     learned, begun_with = [], known_of(log)
     for started in log.of(records.WindowStarted):
         closing = log.settled.get(started.window)
@@ -139,6 +155,13 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
         None if ending is None else ending.others_share,
         max((joined.window for joined in log.of(records.Resumed)), default=0),
     )
+
+
+def rejection(ended: records.Finished) -> str:
+    """Why the weights of a retraining are kept aside, in words."""
+    assert ended.rejected is not None
+    old = "" if ended.accuracy_before is None else f", those in service {ended.accuracy_before:.1%}"
+    return f"its weights answer {ended.rejected:.1%} of the held-out samples right{old}"
 
 
 def _learned(

@@ -1,7 +1,7 @@
 """What a log holds: one type of record for each kind of line, made by the run and read by everything else.
 
 A class says when its record is written, and its fields what they mean; ``docs/log.md`` has both in tables that are made
-from here. A field with a default stands in the log only where it is another; a later version may add such fields, which
+from here. A field with a default is in the log only where it is another; a later version may add such fields, which
 this one leaves alone, without another number of the schema. All times are seconds of the run unless said otherwise,
 rates requests a second, shares of the time or of requests in [0, 1].
 """
@@ -20,6 +20,7 @@ Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
 Length = Annotated[float, Meta(ge=1e-6, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Sum = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 Call = Annotated[str, Meta(pattern="^(create|destroy|repair)$")]
 Knows = Annotated[str, Meta(pattern="^(forecast|past|ahead|window|run)$")]
 Sharing = Annotated[str, Meta(pattern="^(instances|shares|turns)$")]
@@ -66,13 +67,21 @@ class Wall(Part, frozen=True, kw_only=True):
     """How long the plan was solved; of records that hold one."""
     load_s: Amount | None = None
     """How long a solver was loaded for that; likewise."""
+    entries: tuple[Json, ...] = ()
+    """The facts of records that a `snapshot` repeats."""
+    run: Sum | None = None
+    """CRC-32 of the run's first line; of `snapshot`."""
+    config_file: str | None = None
+    """The file that ``serve`` or ``reload`` was given, absolute; of `run_started`, `resumed` and `reloaded`."""
+    assigned: tuple[str, ...] = ()
+    """What ``--set`` changed of it; likewise."""
 
 
 # --- what the run is about
 
 
 class Scale(Part, frozen=True, kw_only=True):
-    """What became of a trace's requests; ``thin`` with a factor of 1 is a replay."""
+    """How a trace's requests were scaled; ``thin`` with a factor of 1 is a replay."""
 
     method: str
     factor: Number
@@ -116,7 +125,7 @@ class Tenant(Part, frozen=True, kw_only=True):
     trace: str
     scale: Scale
     notes: tuple[str, ...] = ()
-    """What was taken for granted or filled when the trace was read, or a history without requests."""
+    """What reading the trace assumed or filled."""
     dispersion_before: Number
     """Variance over mean of the counts by second, before scaling."""
     dispersion_after: Number
@@ -138,14 +147,14 @@ class Assumed(Part, frozen=True):
     what: str
     """One of those below."""
     value: Number | Annotated[dict[str, Number], Meta(min_length=1)]
-    """The figure; by profile name, or by part, where there are several."""
+    """The figure; by profile or by part if there are several."""
     unit: str
     """Of the value; empty for a share or a factor."""
     source: str
 
 
 class DriverFaults(Part, frozen=True, kw_only=True):
-    """How often the simulated driver refuses what it could do; as ``simulation.driver`` of the config."""
+    """As ``simulation.driver`` of the config."""
 
     error_share: Number
     in_use_share: Number
@@ -154,7 +163,7 @@ class DriverFaults(Part, frozen=True, kw_only=True):
 
 
 class OthersInstance(Part, frozen=True, kw_only=True):
-    """An instance that others have on the simulated GPU; as in ``simulation.others`` of the config."""
+    """As ``simulation.others`` of the config."""
 
     placement: str
     from_s: Number | None
@@ -182,12 +191,14 @@ class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
     """Which GPU; only on a real one."""
     gpu: str
     card: Json | None = None
-    """What the GPU can be cut into, as ``gpu describe`` prints it; only where the catalogue does not have it so."""
+    """As ``gpu describe`` prints it; only where the catalogue has another or none."""
     compute_slices: Annotated[int, Meta(gt=0, le=1000)]
     memory_slices: Count
     window_s: Length
     step_s: Length
     windows: Count
+    service: bool = False
+    """Whether it goes on until it is stopped; under ``serve``."""
     policy: str
     knows: Knows
     """What the policy knows of arrivals: ``forecast``, ``past``, ``ahead``, ``window`` or ``run``."""
@@ -206,7 +217,7 @@ class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
     interference: Number | None = None
     """As in ``simulation`` of the config; only with ``shares``, and under ``sirius``."""
     simulated_faults: SimulatedFaults | None = None
-    """Only where the simulated GPU was told to misbehave."""
+    """Only where the simulated GPU was asked to misbehave."""
     planning_s: Amount | None = None
     """What planning is charged; only where windows are planned."""
     replan_every_s: Length | None = None
@@ -214,27 +225,105 @@ class RunStarted(Record, frozen=True, kw_only=True, tag="run_started"):
     time_limit_s: Number | None = None
     """Only under ``run --time-limit``, whose plans another run may not find."""
     turns_by: str | None = None
-    """By what the real processes of a pool's members take turns in an instance; only in live runs with pools."""
+    """How a pool's processes take turns in an instance; only in live runs with pools."""
+    pinned: tuple[str, ...] = ()
+    """By the config's `pin`."""
     repeatable: bool = True
     """``false`` under ``run --time-limit``, and on a real GPU."""
     assumed: tuple[Assumed, ...]
-    """Other numbers of the config count as given."""
+    """All other numbers count as given."""
     tenants: tuple[Tenant, ...]
     """In the config's order."""
 
 
 class Resumed(InWindow, frozen=True, kw_only=True, tag="resumed"):
-    """A run on a real GPU that was cut off is joined again at this window."""
+    """A run that was cut off on a real GPU, or a stopped service, is joined again at this window."""
 
     void: tuple[Count, ...]
     """The windows of which nothing is known."""
+    unknown: dict[TenantName, Count] = {}
+    """By tenant, requests before a kill that no record counts; their outcome is unknown."""
+
+
+class Moments(Part, frozen=True, kw_only=True):
+    """What is remembered of a model's accuracy."""
+
+    by_s: tuple[tuple[Number, Number], ...] = ()
+    """`[second, accuracy]`."""
+    kept: tuple[tuple[Number, Number], ...] = ()
+    """`[second, share]`: of windows before, what their begins left."""
+
+
+class Snapshot(InWindow, frozen=True, kw_only=True, tag="snapshot"):
+    """First in each later segment: what readers need of earlier ones."""
+
+    segment: Count
+    """Its number, from 1."""
+    first_window: Count
+    """The first that is not settled."""
+    n_instances: Count
+    """All ever started, with loans."""
+    n_trained: dict[TenantName, Count] = {}
+    """Retrainings before those in `entries`."""
+    accuracies: dict[TenantName, Moments] = {}
+    """What drift is learned from."""
+    entries: tuple[Json, ...]
+    """Earlier records that are still needed."""
 
 
 class TenantsChanged(InWindow, frozen=True, kw_only=True, tag="tenants_changed"):
-    """Tenants come, or go: as a window begins, before it is planned, or inside one, whose rest is planned anew."""
+    """Tenants come or go, before a window is planned or inside one, whose rest is re-planned."""
 
     tenants: tuple[Tenant, ...]
     """All that there are from now on."""
+    accuracies: dict[TenantName, Share] = {}
+    """Of those who come: how accurate their models are."""
+    pinned: tuple[str, ...] = ()
+    """As in `run_started`."""
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """What a service answers to an order."""
+
+    order: str | None = None
+    """The order's file in ``orders``; none for a signal or a start."""
+
+
+class Reloaded(Answer, frozen=True, kw_only=True, tag="reloaded"):
+    """A service takes another config up."""
+
+    config: str
+    """All of it, as YAML; file names are relative to the run's folder."""
+    changes: tuple[str, ...]
+    """In words."""
+
+
+class RolledBack(Answer, frozen=True, kw_only=True, tag="rolled_back"):
+    """Older weights of a tenant serve again; without an ``order``, as those that were to cannot be loaded."""
+
+    served_s: Number
+    tenant: TenantName
+    version: str
+    before: str
+    """The version until then."""
+    weights: str
+    """A file, as seen from the run's folder."""
+    accuracy: Number
+    learned: Annotated[int, Meta(ge=-1)]
+    """The newest window in them; −1: none."""
+
+    @property
+    def from_s(self) -> float:
+        """When its accuracy begins to hold."""
+        return self.served_s
+
+
+class OrderRefused(Answer, frozen=True, kw_only=True, tag="order_refused"):
+    """A service refuses an order; all stays as it is."""
+
+    what: str
+    """The order's kind: ``reload``."""
+    reason: str
 
 
 # --- a window and its plan
@@ -267,15 +356,14 @@ class Plan(Part, frozen=True, kw_only=True):
     lifetimes: list[Json] | None = None
     next_epoch_step: Count | None = None
     certificate: Json | None = None
-    """Without its prices where those are the last ones of a certificate that was told before in the window."""
+    """Without its prices where an earlier certificate of the window ends with the same ones."""
     missed: tuple[str, ...] = ()
     floor_costs: Number | None = None
-    """Where floors of in-time answers may be missed: how far the objective is below the best plan's without floors, as
-    a share of the requests that arrive."""
+    """With floors of in-time answers: how much less the objective is than the best without, as a share of arrivals."""
     keeping_costs: Number | None = None
-    """The same of the best plan found that keeps every floor; none if none was found."""
+    """The same of the best plan found that keeps every floor, if any."""
     burst_loss: Number | None = None
-    """Only where a layout that stays took the plan's place: the share of the worst requests that it would have lost."""
+    """Only where a layout that stays took the plan's place: which share of the worst requests the plan would lose."""
 
     def with_prices(self, told: Json | None) -> Plan:
         """The plan with the prices that its certificate leaves out, from the one ``told`` before it in its window."""
@@ -297,13 +385,13 @@ class Queue(Part, frozen=True, kw_only=True):
 
 
 class Estimate(Part, frozen=True, kw_only=True):
-    """What the plan was told of a retraining."""
+    """What the plan knows of a retraining."""
 
     accuracy_after: Number
     source: str | None = None
     """In a live run, whether it was measured and in how many seconds, or why it is the config's."""
     retraining_s: dict[str, Number]
-    """By profile, training alone; what it takes in a simulated run stands in ``run_started``."""
+    """By profile, training alone; ``run_started`` has the simulated truth."""
     profiling_s: dict[str, Number]
     """By profile, before the training."""
     gains: dict[str, Number] = {}
@@ -317,8 +405,9 @@ class TenantForecast(Part, frozen=True, kw_only=True):
     accuracy_after: Number | None = None
     """The true one; not in a live run."""
     estimate: Estimate | None = None
-    """Where the config sets ``estimates``, the run is live, or the plan was begun before the window; and the window
-    asks for a retraining."""
+    """Where the window offers a retraining, and ``estimates`` are set, the run is live or the plan was begun ahead."""
+    by_feedback: Share | None = None
+    """With ``retraining.below``: which share clients called right."""
     mean_rps: list[Number]
     """By step."""
     low_rps: list[Number]
@@ -335,6 +424,12 @@ class Forecast(Part, frozen=True, kw_only=True):
     low_level: Share
     high_level: Share
     tenants: dict[TenantName, TenantForecast]
+    unknown_s: Count = 0
+    """Only of live arrivals: seconds of the past that nobody counted, and that were filled."""
+    expected_s: Count = 0
+    """Only of live arrivals: seconds before the run, known from the config alone."""
+    known_s: Count | None = None
+    """No second from this one on was known: the front door was not open yet."""
 
 
 class Promise(Part, frozen=True, kw_only=True):
@@ -347,7 +442,7 @@ class Promise(Part, frozen=True, kw_only=True):
 
 
 class WarmUp(Part, frozen=True, kw_only=True):
-    """What the plan reckons a change to take, from what the run has seen so far ([planner.md](planner.md#warm-ups))."""
+    """What the plan reckons a change to take, from what the run has seen ([engines.md](engines.md#warm-ups))."""
 
     switch_s: Number
     start_s: dict[TenantName, Number]
@@ -357,11 +452,11 @@ class WarmUp(Part, frozen=True, kw_only=True):
 
 
 class Pool(Part, frozen=True, kw_only=True):
-    """Tenants whose inference holds instances together in a window, as a [problem file](problem-file.md) has them."""
+    """Tenants whose inference holds instances together in a window, as a [problem file](plan.md) has them."""
 
     members: tuple[TenantName, ...]
     overhead_s: Amount
-    """What the plan reckons a start in a new instance to take, until all of them are served."""
+    """What the plan reckons for a start in a new instance, until all are served."""
     capability_rps: dict[str, dict[TenantName, Number]]
     """By profile, then by member."""
 
@@ -376,8 +471,7 @@ class Outlook(Part, frozen=True):
     in_time: Share
     """Of the last window's requests, the share answered in time."""
     ahead: tuple[bool, ...]
-    """Of each window ahead that counts, whether there is something to learn in it; one without takes nothing from a
-    model, and does not replace it."""
+    """Of each window ahead that counts, whether it has something to learn; else the model stays as it is."""
     still: Share
     """τ, the part of a window that replaces it through which it still answers."""
 
@@ -401,8 +495,7 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     plan_from_step: Count
     """The step of the window from which on its plan is."""
     initial: Json | None
-    """What it begins with, as the key of a [problem file](problem-file.md): what is held, from which step of the plan
-    it serves, and at which it may change first; ``null`` in window 0 (free first layout) and without instances."""
+    """What it begins with, as in a [problem file](plan.md); ``null`` in window 0 and without instances."""
     expected: dict[TenantName, Promise] | None
     """By tenant; ``null`` without a plan of its own."""
     plan: Plan | None
@@ -410,21 +503,19 @@ class WindowStarted(InWindow, frozen=True, kw_only=True, tag="window_started"):
     violations: tuple[str, ...]
     """What the independent checker found."""
     rejected_plan: Plan | None = None
-    """Only where a plan had violations: that plan, which is not carried out."""
+    """Only after violations: the plan, which is not carried out."""
     unavailable: tuple[Json, ...] = ()
-    """Memory slices that others hold, or that the driver does not give, as the key of a problem file."""
+    """Memory slices of others, or that the driver refuses, as in a problem file."""
     warm_up: WarmUp | None = None
     """Where there is a plan."""
     model_age: dict[TenantName, Count]
-    """By tenant, how many windows old the newest data is that its model has learned; 1 where each retraining is done
-    in its window."""
+    """By tenant, how many windows old the newest data is that its model has learned."""
     outlook: dict[TenantName, Outlook] = {}
     """By tenant; only where plans count what models are worth beyond the window."""
     in_time: dict[TenantName, InTime] | None = None
     """By tenant, where there are floors."""
     asked_s: Number | None = None
-    """When its plan was begun, where that was before the window: from what was known then, and from what was expected
-    of the window's start, of the models' accuracies and of what retrainings bring."""
+    """When its plan was begun, if before the window: from what was known and expected then."""
     pools: tuple[Pool, ...] = ()
     """Only where tenants share instances; a tenant that is in none has its own."""
 
@@ -438,11 +529,21 @@ class MeasuredModel(Part, frozen=True, kw_only=True):
 
 
 class Measured(InWindow, frozen=True, kw_only=True, tag="measured"):
-    """What was expected as the window's plan was made ahead is measured by now."""
+    """What a plan made ahead expected is now measured."""
 
     measured_s: Number
     """From then on plans of the window's rest know it."""
     tenants: dict[TenantName, MeasuredModel]
+
+
+class Judged(InWindow, frozen=True, kw_only=True, tag="judged"):
+    """By clients' labels a tenant may be retrained in the window's rest."""
+
+    judged_s: Number
+    tenant: TenantName
+    labels: Count
+    """The newest."""
+    right: Count
 
 
 class Rest(Part, frozen=True, kw_only=True):
@@ -475,6 +576,9 @@ class Cause(StrEnum):
     FAILED = "failure"
     """A worker failed."""
 
+    FEEDBACK = "feedback"
+    """Clients called too many answers wrong."""
+
     MEASURED = "measured"
     """The accuracies that the window begins with were measured, and what retrainings would bring; the plan in force was
     made before."""
@@ -495,7 +599,7 @@ class OfRest(InWindow, frozen=True, kw_only=True):
     """A record of the rest of a window, which was posed anew."""
 
     from_step: Count
-    """The step of the window at which the rest begins."""
+    """The window's step at which the rest begins."""
     reason: str
     asked_s: Number
     """When another plan was asked for."""
@@ -506,29 +610,22 @@ class OfRest(InWindow, frozen=True, kw_only=True):
     plan: Plan
     violations: tuple[str, ...]
     rejected_plan: Plan | None = None
-    """As of ``window_started``; ``plan`` is then what stands."""
+    """As of ``window_started``; ``plan`` is then the layout that stays."""
     unavailable: tuple[Json, ...] = ()
     """As of ``window_started``."""
 
 
 class PlanRevised(OfRest, frozen=True, kw_only=True, tag="plan_revised"):
-    """The rest of a window is planned again.
-
-    What the plan counts on is not so; or another plan takes the place of one that could be followed.
-    """
+    """The rest of a window is planned again: the plan's premise is wrong, or another plan replaces it."""
 
     cause: Cause | None = None
     """In the second case: ``pace``, ``band``, ``retraining``, ``failure`` or ``measured``."""
     gain: Number | None = None
-    """In the second case: requests of expected goodput more than going on, unless the running plan would have broken a
-    rule."""
+    """In the second case: expected goodput gained over going on, unless that would have broken a rule."""
 
 
 class NotRevised(OfRest, frozen=True, kw_only=True, tag="not_revised"):
-    """The rest of a window should be planned again, and there is no plan.
-
-    The old one stays in force, and one is asked for again after 10 s.
-    """
+    """The rest of a window should be planned again, and no plan was found; the next try is after 10 s."""
 
 
 class PlanKept(InWindow, frozen=True, kw_only=True, tag="plan_kept"):
@@ -546,14 +643,14 @@ class PlanKept(InWindow, frozen=True, kw_only=True, tag="plan_kept"):
 
 
 class ForecastFailed(InWindow, frozen=True, kw_only=True, tag="forecast_failed"):
-    """The forecaster raised an error, took too long (2 s; on a real GPU only) or gave what cannot be used."""
+    """The forecaster raised an error, took too long (2 s; on a real GPU only) or returned what cannot be used."""
 
     from_step: Step
-    """From which step of the window on the forecast was to be; below 0 where the window is planned before it begins."""
+    """From which step on the forecast was to be; below 0 where planned before the window."""
     forecaster: str
     reason: str
     instead: str
-    """What took its place: what ``window`` says, or the rest of the window's last forecast."""
+    """What took its place: ``window``'s, or the rest of the last forecast."""
 
 
 # --- the GPU
@@ -622,16 +719,17 @@ class Change(InWindow, frozen=True, kw_only=True, tag="change"):
 
     planned_s: Number
     begin_s: Number
-    """Later than planned where the driver was busy, or where it waited for a retraining that took longer."""
+    """Later than planned if the driver or a retraining took longer."""
     stopped: tuple[Stopped, ...]
     started: tuple[Started, ...]
     layout: tuple[tuple[str, Holder, Task], ...]
     """Which instance each holder has afterwards: `[placement, tenant, task]`."""
     undone: tuple[str, ...] = ()
-    """What is missing or would not go in spite of all attempts, and why."""
+    """What is missing or did not go, and why."""
     passed: tuple[Started, ...] = ()
-    """Instances that go on under other holders, at least one of which served in it before: those that left stop at
-    once, those that came start. Also where a pool's member starts again that was given up."""
+    """Instances that go on under other holders, of which at least one served there before."""
+    loans: tuple[Started, ...] = ()
+    """Retrainings that start in instances of others, which serve nobody from ``ready`` to the end."""
 
 
 class Others(InWindow, frozen=True, kw_only=True, tag="others"):
@@ -640,7 +738,7 @@ class Others(InWindow, frozen=True, kw_only=True, tag="others"):
     gone: tuple[str, ...]
     """Instances in use that others have destroyed."""
     came: tuple[str, ...]
-    """Placements where others have instances now, and had none."""
+    """Placements where others newly have instances."""
     left: tuple[str, ...]
     """Placements where they have none any more."""
     taken: tuple[str, ...]
@@ -648,10 +746,10 @@ class Others(InWindow, frozen=True, kw_only=True, tag="others"):
 
 
 class Blind(InWindow, frozen=True, kw_only=True, tag="blind"):
-    """What stands on a real GPU cannot be told; and again when it was read, from then on."""
+    """The state of a real GPU is unknown; and again when it was read."""
 
     from_s: Number
-    """The last moment of which it is known."""
+    """The last moment of known state."""
     to_s: Number | None
     """When it was read again; ``null`` in the first."""
     reason: str
@@ -664,6 +762,8 @@ class Shares(InWindow, frozen=True, kw_only=True, tag="shares"):
     """`[tenant, task, twentieths]`."""
     in_turns: bool = False
     """Whether twentieths are of the time, not of the processors."""
+    batches: tuple[tuple[TenantName, Count], ...] = ()
+    """`[tenant, requests]` in a batch at most, where the policy says it."""
 
 
 # --- workers
@@ -678,10 +778,7 @@ class OfWorker(InWindow, frozen=True, kw_only=True):
 
 
 class Ready(OfWorker, frozen=True, kw_only=True, tag="ready"):
-    """A worker is ready; a serving one that has failed is started again in its instance, and another one follows.
-
-    In an instance of a pool each member has its own.
-    """
+    """A worker is ready; another follows after a failure. In a pool's instance each member has its own."""
 
     task: Task
     ready_s: Number
@@ -707,6 +804,11 @@ class Finished(OfWorker, frozen=True, kw_only=True, tag="finished"):
     weights: str | None = None
     """A file of the run's folder."""
     accuracy_before: Number | None = None
+    """That of the weights before."""
+    expected: Share | None = None
+    """What micro-profiling expected of ``accuracy``, uncorrected by earlier retrainings."""
+    rejected: Share | None = None
+    """Accuracy of its weights on the held-out samples, where too low: they never serve."""
     trained_s: Number | None = None
     """How long it took."""
     swap_s: tuple[Number, ...] = ()
@@ -714,11 +816,16 @@ class Finished(OfWorker, frozen=True, kw_only=True, tag="finished"):
     checkpoints: tuple[tuple[Number, Number, Number], ...] = ()
     """Share of the steps, accuracy, second."""
 
+    @property
+    def from_s(self) -> float:
+        """When its accuracy begins to hold."""
+        return self.finish_s
+
 
 class Checkpoint(Finished, frozen=True, kw_only=True, tag="checkpoint"):
-    """A retraining has done a part of its work, and its weights are served where they answer more right.
+    """A retraining has done a part of its work; its weights serve if they are better.
 
-    As ``finished``, but ``accuracy`` is what is served from then on.
+    ``accuracy`` is what is served from then on.
     """
 
     part: Number
@@ -726,17 +833,14 @@ class Checkpoint(Finished, frozen=True, kw_only=True, tag="checkpoint"):
 
 
 class Failed(OfWorker, frozen=True, kw_only=True, tag="failed"):
-    """A worker has died, or its start was given up; of a retraining, ``window`` is whose data it was to learn.
-
-    One that is not done when the window after its own ends is given up, too.
-    """
+    """A worker has died, or was given up: at its start, or as a retraining when the window after its own ends."""
 
     task: Task
     failed_s: Number
     reason: str
 
 
-# --- what came of it
+# --- its outcome
 
 
 class Counts(Part, frozen=True, kw_only=True):
@@ -752,16 +856,21 @@ class Counts(Part, frozen=True, kw_only=True):
     correct: list[Count] = []
     """In time and correct: goodput. This and the next only where it is known what is right."""
     correct_late: list[Count] = []
+    """Late and correct."""
     refused: list[Count] = []
     """Of the dropped, those that found no room; only of live arrivals."""
+    failed: list[Count] = []
+    """Of the dropped, those that workers could not answer; only of live arrivals, where there are any."""
     latency_ms: list[tuple[Count, Count]]
     """Histogram of the answered, `[b, n]`: n took more than b − 1 and at most b milliseconds."""
+    judged: tuple[Count, Count] | None = None
+    """Answers that clients labelled since the window before, and how many were right."""
     could_serve: list[Number] = []
-    """Only without instances: requests that could have been answered in each second, by what served."""
+    """Only without instances: how many requests could have been answered in each second."""
     changing: list[Number] = []
     """The same, by what was starting or stopping."""
     others_share: list[Number] = []
-    """Only of tenants that shared instances: which part of these others had in each second."""
+    """Only with shared instances: the part of them that others had in each second."""
 
     @property
     def is_labelled(self) -> bool:
@@ -770,12 +879,14 @@ class Counts(Part, frozen=True, kw_only=True):
 
 
 class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished"):
-    """Every request of the window is resolved, and it is known what stood."""
+    """Every request of the window is resolved, and GPU state is known."""
 
     tenants: dict[TenantName, Counts]
     """By tenant."""
     blind: tuple[tuple[Count, Count], ...] = ()
     """`[first, end)`, seconds of the run that are in no count."""
+    arrival_sums: dict[TenantName, Sum] = {}
+    """By tenant, CRC-32 of the window in ``arrivals/``; only of live arrivals, and not where a service stopped."""
 
     @property
     def is_labelled(self) -> bool:
@@ -791,6 +902,24 @@ class WindowFinished(InWindow, frozen=True, kw_only=True, tag="window_finished")
     def blind_s(self) -> int:
         """Seconds that are in no count."""
         return sum(end - first for first, end in self.blind)
+
+
+class OutsideCounts(Part, frozen=True, kw_only=True):
+    """Sums of what :class:`Counts` has by second."""
+
+    arrivals: Count
+    in_time: Count
+    late: Count
+    dropped: Count
+    refused: Count
+    failed: Count
+
+
+class Outside(InWindow, frozen=True, kw_only=True, tag="outside"):
+    """Requests before this window, the first after a start; no window counts them."""
+
+    tenants: dict[TenantName, OutsideCounts]
+    """By tenant."""
 
 
 class Dispatched(Part, frozen=True, kw_only=True):
@@ -828,13 +957,20 @@ class RunFinished(Record, frozen=True, kw_only=True, tag="run_finished"):
     requests: dict[TenantName, LiveRequests] = {}
     """By tenant; this and what follows only in a live run."""
     sent_late_s: tuple[Number, ...] | None = None
-    """How late the generator itself sent: median, 99th percentile, worst."""
+    """How late the generator sent: median, 99th percentile, worst."""
     swaps: Count | None = None
-    """How often a worker took newer weights than it had, before it served or after."""
+    """How often a worker took newer weights."""
     stolen_share: Number | None = None
     """Of the machine's CPU time, what it was refused."""
     others_share: Number | None = None
     """Of that time, what processes of others took."""
+
+
+class ServiceStopped(Record, frozen=True, kw_only=True, tag="service_stopped"):
+    """A service stopped in order, with all requests answered; last, or before ``resumed``."""
+
+    keeps_layout: bool = False
+    """Whether its instances stay, under ``--keep-layout``."""
 
 
 class Interrupted(Record, frozen=True, kw_only=True, tag="interrupted"):
@@ -843,15 +979,20 @@ class Interrupted(Record, frozen=True, kw_only=True, tag="interrupted"):
     reason: str | None = None
     """Only in the last case."""
     blind_from_s: Number | None = None
-    """The last moment of which it is known what stood; likewise."""
+    """The last moment of known GPU state; likewise."""
 
 
 AnyRecord = (
     RunStarted
+    | Snapshot
     | TenantsChanged
+    | Reloaded
+    | OrderRefused
+    | RolledBack
     | Resumed
     | WindowStarted
     | Measured
+    | Judged
     | ForecastFailed
     | PlanRevised
     | PlanKept
@@ -866,8 +1007,10 @@ AnyRecord = (
     | Checkpoint
     | Finished
     | Failed
+    | Outside
     | WindowFinished
     | RunFinished
+    | ServiceStopped
     | Interrupted
 )
 """All kinds, in the order in which the docs have them."""

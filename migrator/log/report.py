@@ -68,11 +68,11 @@ class Figures:
     """What a tenant, a window, or a whole run came to.
 
     Attributes:
-        requests: Counts of arrivals and what became of them.
+        requests: Counts of arrivals and their outcomes.
         p50: Median latency.
         p99: The 99th percentile.
         forecast_error_pct: Σ |forecast − arrivals| over the seconds, of the arrivals; ``None`` without arrivals.
-        reconfigurations: Changes that started or stopped an inference instance, or gave inference another share.
+        reconfigurations: Changes that started or stopped an inference instance, or changed inference's share.
         outage_s: Seconds in which nothing could serve the tenant (summed over tenants in totals).
         capacity_lost_s: Seconds of the whole GPU's compute that were held by inference instances not
             serving yet (creation, start-up) or no more (draining, destruction); of a pool's, each member's equal part.
@@ -80,6 +80,7 @@ class Figures:
         retrainings: Retrainings that began; without instances, those that ended.
         expected_goodput: Of requests of which nobody knows what is right: those in time, each worth the accuracy in
             force; else ``None``.
+        judged: Of how many answers clients said which label was right, and how many had it; ``None`` where none did.
     """
 
     requests: Totals
@@ -92,6 +93,7 @@ class Figures:
     late_ready_s: float
     retrainings: int
     expected_goodput: float | None = None
+    judged: tuple[int, int] | None = None
 
     @property
     def expected_goodput_pct(self) -> float | None:
@@ -124,13 +126,14 @@ class WindowReport:
 
     Where tenants have no instances there is no plan: its status, expected goodput and gap are ``None``. ``promised`` is
     by tenant with a floor of in-time answers. ``violation`` is the first rule that the policy's own plan breaks, which
-    was not carried out then. ``floor_costs`` is what the plan gives up for floors of in-time answers, as a share of the
+    was not carried out then. ``floor_costs`` is what the plan loses by floors of in-time answers, as a share of the
     requests that arrive, and ``keeping_costs`` what the best plan found that keeps every floor would. ``salvage`` is
     what the plan expects the models to be worth beyond the window, in requests; ``model_ages`` says by tenant how many
     windows old the data was, as the window began, that the model had learned last: 1 where each retraining is done in
     its window. ``gap`` is what the plan's certificate proves, ``claimed_gap`` its
     engine's word. ``blind_s`` are the seconds
-    that are in no figure, as it is unknown what stood.
+    that are in no figure, as the GPU's state is unknown. ``driver_changes`` are the instances that the driver made or
+    destroyed, without the bring-up's; ``None`` where tenants have none.
     """
 
     window: int
@@ -147,6 +150,7 @@ class WindowReport:
     salvage: float = 0.0
     model_ages: Mapping[str, int] = field(default_factory=dict)
     blind_s: int = 0
+    driver_changes: int | None = None
 
     @property
     def is_void(self) -> bool:
@@ -163,16 +167,20 @@ class Report:
         windows: Every window that was begun, in order.
         tenants: Totals by tenant over the settled windows.
         total: Over all tenants and settled windows; ``None`` when there are none.
-        ending: ``finished``, ``interrupted`` or ``torn``: how the log ends.
+        ending: ``finished``, ``stopped`` (a service, in order), ``interrupted`` or ``torn``: how the log ends.
         start_ups: What its changes took, by whose instance it was and by phase.
         open_call: The driver call in which the run ended, if it did.
         surprises: Where a window's goodput is far from what its plan promised.
         trouble: What the driver refused, and what others did to the GPU; ``None`` if nothing.
         replans: How often the rest of a window was planned anew; ``None`` where the run did not ask for that.
         stayed: How often a layout that stays took the place of a plan that might lose much by bursts.
-        failed_forecasts: Where the forecaster gave nothing that could be used, a sentence each.
-        blind: Where it is unknown what stood on the GPU.
+        failed_forecasts: Where the forecaster returned nothing usable, a sentence each.
+        unknown_s: By window, the seconds of its clients' past that nobody counted, and that its forecast filled.
+        blind: Where the GPU's state is unknown.
+        is_labelled: Whether it is known which answers are right, so that goodput is counted, not expected.
         reason: Why the run was ended before its time, if not by whoever runs it.
+        outside: By tenant, requests that a service answered before its first window after a start.
+        unknown: By tenant, requests offered before a kill, of unknown outcome.
         live: What really was answered and learned; ``None`` where requests were simulated.
     """
 
@@ -189,13 +197,18 @@ class Report:
     replans: Replans | None = None
     stayed: int = 0
     failed_forecasts: tuple[str, ...] = ()
+    unknown_s: Mapping[int, int] = field(default_factory=dict)
     blind: tuple[BlindSpan, ...] = ()
     reason: str | None = None
+    is_labelled: bool = True
+    outside: Mapping[str, Totals] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def is_labelled(self) -> bool:
-        """Whether it is known which answers are right, so that goodput is counted, not expected."""
-        return self.total is None or not self.total.requests.unlabelled
+    def driver_changes(self) -> int | None:
+        """Instances that the driver made or destroyed, without bring-ups; ``None`` where tenants have none."""
+        own = [window.driver_changes for window in self.windows if window.driver_changes is not None]
+        return sum(own) if own else None
 
     @property
     def blind_s(self) -> int:
@@ -220,6 +233,7 @@ class _Part:
 
     requests: Totals
     expected_goodput: float | None
+    judged: tuple[int, int] | None
     latency_ms: Mapping[int, int]
     forecast_error: float
     moves: _Moves
@@ -232,13 +246,17 @@ def report_of(log: ReadLog) -> Report:
     moves_of = _moves_of_instances(log, changes) if log.header.sharing == "instances" else _moves_of_shares(log)
     windows: list[WindowReport] = []
     parts: dict[str, list[_Part]] = {name: [] for name in names}
-    begun = log.of(records.WindowStarted)
+    begun, made = log.of(records.WindowStarted), _driver_changes(changes)
     for started in begun:
         closing = log.settled.get(started.window)
-        own = {} if closing is None else {name: _part(name, log, started, closing, moves_of) for name in names}
+        own = (
+            {}
+            if closing is None
+            else {name: _part(name, log, started, closing, moves_of) for name in names if name in closing.tenants}
+        )
         for name, part in own.items():
             parts[name].append(part)
-        windows.append(_window(log, started, closing, own))
+        windows.append(_window(log, started, closing, own, made[started.window]))
     left_out = {window for joined in log.of(records.Resumed) for window in joined.void} - {one.window for one in begun}
     windows += [WindowReport(window, None, None, None, None, {}, None) for window in left_out]
     windows.sort(key=lambda window: window.window)
@@ -259,13 +277,37 @@ def report_of(log: ReadLog) -> Report:
         replans=replans_of(log),
         stayed=sum(plan is not None and plan.burst_loss is not None for plan in plans),
         failed_forecasts=tuple(map(_failed_forecast, log.of(records.ForecastFailed))),
+        unknown_s={one.window: one.forecast.unknown_s for one in begun if one.forecast.unknown_s},
         blind=blind_in(log),
         reason=last.reason if isinstance(last, records.Interrupted) else None,
+        is_labelled=all(closing.is_labelled for closing in log.settled.values()),
+        outside=_outside(log),
+        unknown=Counter[str]() + sum((Counter(joined.unknown) for joined in log.of(records.Resumed)), Counter[str]()),
     )
 
 
+def _outside(log: ReadLog) -> dict[str, Totals]:
+    found = defaultdict[str, Totals](Totals)
+    for record in log.of(records.Outside):
+        for name, own in record.tenants.items():
+            found[name] += Totals(
+                own.arrivals,
+                own.in_time,
+                own.late,
+                own.dropped,
+                unlabelled=own.arrivals,
+                refused=own.refused,
+                failed=own.failed,
+            )
+    return {name: totals for name, totals in found.items() if totals.arrivals}
+
+
 def _window(
-    log: ReadLog, started: records.WindowStarted, closing: records.WindowFinished | None, own: Mapping[str, _Part]
+    log: ReadLog,
+    started: records.WindowStarted,
+    closing: records.WindowFinished | None,
+    own: Mapping[str, _Part],
+    driver_changes: int,
 ) -> WindowReport:
     plan, rejected = started.plan, started.rejected_plan
     expected = None if plan is None else plan.objective if plan.expected_goodput is None else plan.expected_goodput
@@ -284,7 +326,14 @@ def _window(
         promised=_promised(log.header, started),
         blind_s=0 if closing is None else closing.blind_s,
         violation=None if rejected is None else next(iter(started.violations), None),
+        driver_changes=driver_changes if log.header.sharing == "instances" else None,
     )
+
+
+def _driver_changes(changes: Sequence[LayoutChange]) -> Counter[int]:
+    """By window, the instances made or destroyed in its changes; nothing of a bring-up."""
+    made = (change for change in changes if not change.is_bring_up)
+    return Counter(change.window for change in made for one in change.calls if one.call != "repair")
 
 
 def _failed_forecast(failure: records.ForecastFailed) -> str:
@@ -295,7 +344,7 @@ def _failed_forecast(failure: records.ForecastFailed) -> str:
 def _promised(header: records.RunStarted, started: records.WindowStarted) -> Mapping[str, Promise]:
     promised = {}
     for tenant in header.tenants:
-        if floor := tenant.min_slo_attainment:
+        if (floor := tenant.min_slo_attainment) and tenant.name in started.forecast.tenants:
             own = (started.in_time or {}).get(tenant.name, _UNTOLD)
             promised_pct = None if own.promised is None else 100 * own.promised
             promised[tenant.name] = Promise(100 * floor.share, floor.per, promised_pct, own.missed)
@@ -308,7 +357,9 @@ _UNTOLD = records.InTime(promised=None, missed=None)
 def _ending(log: ReadLog) -> str:
     if log.of(records.RunFinished):
         return "finished"
-    return "interrupted" if log.of(records.Interrupted) else "torn"
+    last = log.entries[-1].record
+    stopped = isinstance(last, records.ServiceStopped)
+    return "stopped" if stopped else "interrupted" if isinstance(last, records.Interrupted) else "torn"
 
 
 def _open_call(log: ReadLog) -> str | None:
@@ -322,13 +373,16 @@ def _open_call(log: ReadLog) -> str | None:
 def _part(
     name: str, log: ReadLog, started: records.WindowStarted, closing: records.WindowFinished, moves_of: _MovesOf
 ) -> _Part:
-    counts, forecast = closing.tenants[name], started.forecast.tenants[name].mean_rps
+    counts, forecast = closing.tenants[name], started.forecast.tenants.get(name)
     uncounted = {second - round(started.start_s) for second in closing.blind_seconds}
     return _Part(
         requests=totals_of(counts),
         expected_goodput=None if counts.is_labelled else _expected_goodput(name, log, started, counts),
+        judged=counts.judged,
         latency_ms=dict(counts.latency_ms),
-        forecast_error=_absolute_error(counts.arrivals, forecast, log.header.step_s, uncounted),
+        forecast_error=_absolute_error(
+            counts.arrivals, [] if forecast is None else forecast.mean_rps, log.header.step_s, uncounted
+        ),
         moves=moves_of(name, started, counts),
     )
 
@@ -338,19 +392,34 @@ def totals_of(counts: records.Counts) -> Totals:
     totals = Totals(*(sum(getattr(counts, name)) for name in COUNTED))
     if counts.is_labelled:
         return totals
-    return replace(totals, unlabelled=totals.arrivals, refused=sum(counts.refused))
+    return replace(totals, unlabelled=totals.arrivals, refused=sum(counts.refused), failed=sum(counts.failed))
 
 
 def _expected_goodput(name: str, log: ReadLog, started: records.WindowStarted, counts: records.Counts) -> float | None:
     """Answers in time, each worth the accuracy in force as its request arrived, in requests."""
     known = known_of(log)[started.window].get(name)
-    if known is None:
-        return None
-    accuracy = [known.accuracy_before] * len(counts.in_time)
-    for ended in log.of(records.Finished):
-        first = math.ceil(ended.finish_s - started.start_s)
-        if ended.tenant == name and 0 <= first < len(accuracy):
-            accuracy[first:] = [ended.accuracy] * (len(accuracy) - first)
+    came = (one.accuracies[name] for one in log.of(records.TenantsChanged) if name in one.accuracies)
+    before = next(came, None) if known is None else known.accuracy_before
+    ended = [one for one in log.of(records.Finished) if one.tenant == name]
+    back = [one for one in log.of(records.RolledBack) if one.tenant == name]
+    return None if before is None else worth_in_time(counts, started.start_s, before, [*ended, *back])
+
+
+def worth_in_time(
+    counts: records.Counts,
+    start_s: float,
+    accuracy_before: float,
+    ended: Iterable[records.Finished | records.RolledBack],
+) -> float:
+    """A tenant's answers in time of a window, each worth the accuracy in force as its request arrived, in requests.
+
+    ``ended`` are the tenant's retrainings and returns to older weights, of other windows as well.
+    """
+    accuracy = [accuracy_before] * len(counts.in_time)
+    for one in sorted(ended, key=lambda one: one.from_s):
+        first = math.ceil(one.from_s - start_s)
+        if 0 <= first < len(accuracy):
+            accuracy[first:] = [one.accuracy] * (len(accuracy) - first)
     return math.fsum(n * share for n, share in zip(counts.in_time, accuracy, strict=True))
 
 
@@ -379,12 +448,16 @@ def _moves_of_instances(log: ReadLog, changes: Sequence[LayoutChange]) -> _Moves
             if not change.is_bring_up
         ]
         workers = [
-            item for change in in_window[window] for item in (*own(change.started), *own(change.started, RETRAINING))
+            item
+            for change in in_window[window]
+            for item in (*own(change.started), *own((*change.started, *change.loans), RETRAINING))
         ]
         idle_s = sum(_held_idle_s(begun, ended) for _, begun, ended in moved)
         return _Moves(
             reconfigured_at=frozenset(moment_s for moment_s, begun, ended in moved if begun or ended),
-            outage_s=_uncovered_s([*serving[window, name], *blind], begin_s, begin_s + log.header.window_s),
+            outage_s=_uncovered_s(
+                [*serving[window, name], *blind, *log.absent.get(name, ())], begin_s, begin_s + log.header.window_s
+            ),
             capacity_lost_s=idle_s / log.header.compute_slices,
             late_ready_s=sum(item.ready.late_ready_s / len(item.members) for item in workers if item.ready is not None),
             retrainings=sum(item.task == RETRAINING for item in workers),
@@ -471,7 +544,7 @@ def _absolute_error(
     arrivals: Sequence[int], mean_rps: Sequence[float], step_s: float, uncounted: Container[int]
 ) -> float:
     """Σ |forecast − arrivals| in requests, compared second by second; a step's forecast is spread evenly over it."""
-    expected = [0.0, *accumulate(rate * step_s for rate in mean_rps)]
+    expected = [0.0, *accumulate(rate * step_s for rate in mean_rps)]  # of who came later nothing was expected
 
     def until(second: int) -> float:
         step, share = divmod(second / step_s, 1.0)
@@ -487,6 +560,7 @@ def _figures(parts: Iterable[_Part]) -> Figures:
     latency_ms = merge_histograms([part.latency_ms for part in parts])
     error = sum(part.forecast_error for part in parts)
     expected = [part.expected_goodput for part in parts if part.expected_goodput is not None]
+    judged = [part.judged for part in parts if part.judged is not None]
     return Figures(
         requests=requests,
         p50=Percentile.of(requests, latency_ms, 0.5),
@@ -498,6 +572,7 @@ def _figures(parts: Iterable[_Part]) -> Figures:
         late_ready_s=sum(part.moves.late_ready_s for part in parts),
         retrainings=sum(part.moves.retrainings for part in parts),
         expected_goodput=math.fsum(expected) if len(expected) == len(parts) else None,
+        judged=(sum(n for n, _ in judged), sum(right for _, right in judged)) if judged else None,
     )
 
 

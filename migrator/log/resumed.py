@@ -1,4 +1,4 @@
-"""The log of a run that was cut off, while the run is carried out again: what stands is compared, the rest appended.
+"""The log of a run that was cut off, while the run is carried out again: what is there is compared, the rest appended.
 
 Until the first record that the log does not have, nothing is written. So a run that turns out to be another one, or is
 interrupted on the way, leaves its folder as it was found.
@@ -7,6 +7,8 @@ interrupted on the way, leaves its folder as it was found.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,17 @@ from typing import Any
 from migrator.errors import LogError
 from migrator.log.line import line_of, without_wall
 from migrator.log.records import Interrupted, Record, RunFinished, Wall
-from migrator.log.runlog import EVENTS_FILE, TIME_DIGITS, RunLog, bytes_of_log, log_in
+from migrator.log.runlog import (
+    EVENTS_FILE,
+    PROGRESS_FILE,
+    TIME_DIGITS,
+    RunLog,
+    bytes_of_log,
+    identity_of,
+    log_of,
+    segments_in,
+)
+from migrator.log.segments import Past
 
 LONGEST_VALUE = 60
 """Characters of a value that a message shows."""
@@ -28,8 +40,8 @@ class ResumedLog(RunLog):
         left_out: That, in words; empty if there is none. It is taken off when the first new record is written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Open the log in a run's folder, and keep other writers away.
+    def __init__(self, folder: Path, *, is_whole: bool = True) -> None:
+        """Open the log in a run's folder, and keep other writers away; of some runs the newest segment is enough.
 
         Raises:
             LogError: There is no log, or a damaged one.
@@ -39,24 +51,32 @@ class ResumedLog(RunLog):
         if not (folder / EVENTS_FILE).is_file():
             bytes_of_log(folder)  # says what it is instead
         self._open(folder)
+        with suppress(OSError):
+            (folder / PROGRESS_FILE).unlink(missing_ok=True)  # what was counted when the run was killed
         try:
-            self._take(bytes_of_log(folder))
+            self._take(segments_in(folder) if is_whole else {self._path: bytes_of_log(folder)})
         except BaseException:
             self.close()
             raise
 
-    def _take(self, raw: bytes) -> None:
-        found = log_in(raw, self.folder)
+    def _take(self, segments: Mapping[Path, bytes]) -> None:
+        found = log_of(segments, self.folder)
         was_interrupted = isinstance(found.entries[-1].record, Interrupted)
         self.stands = replace(found, entries=found.entries[:-1] if was_interrupted else found.entries)
         self.left_out = "that it was interrupted" if was_interrupted else "a line that was cut off" * found.torn
-        n_records = len(self.stands.entries)
-        self._lines = raw.split(b"\n", n_records)[:n_records]
-        self._size = sum(len(line) + 1 for line in self._lines)
+        *older, newest = segments.values()
+        lines = newest.split(b"\n")[: -1 - was_interrupted]
+        self._size = sum(len(line) + 1 for line in lines)
+        self._lines = [line for raw in older for line in raw.split(b"\n")[:-1]] + lines
+        self._n_there = 1 + self.stands.entries[-1].n
+        self._run = identity_of(self._lines[0] + b"\n")
 
     def take_up(self) -> None:
-        """Go on behind what stands, as it is: what happened on a real GPU cannot be carried out again."""
-        self._n, self._at_s = len(self.stands.entries), self.stands.entries[-1].at_s
+        """Go on behind what is there, as it is: what happened on a real GPU cannot be carried out again."""
+        begins, entries = self.stands.begins, self.stands.entries
+        for entry in entries[0 if begins is None else len(begins.entries) :]:
+            self._written(entry)
+        self._past = Past.of(begins, entries)
 
     @property
     def is_finished(self) -> bool:
@@ -64,15 +84,15 @@ class ResumedLog(RunLog):
         return isinstance(self.stands.entries[-1].record, RunFinished)
 
     def append(self, record: Record, at_s: float, wall: Wall | None = None) -> int:
-        """Compare the record with the one that stands in its place, or write it where there is none.
+        """Compare the record with the one in its place, or write it where there is none.
 
         ``wall`` is not compared.
 
         Raises:
-            LogError: Another one stands there.
+            LogError: Another one is there.
             OSError: The disk is full or gone; what was written before stays readable.
         """
-        if self._n >= len(self._lines):
+        if self._n >= self._n_there:
             return super().append(record, at_s, wall)
         if isinstance(record, Interrupted):
             return self._n  # what is cut off now is the comparison, not the run
@@ -80,8 +100,16 @@ class ResumedLog(RunLog):
         made, there = line_of(self._n, at_s, record)[:-1], without_wall(self._lines[self._n])
         if made != there:
             raise LogError(self._difference(json.loads(made), json.loads(there)))
-        self._n, self._at_s = self._n + 1, at_s
+        self._written(self.stands.entries[self._n])
         return self._n - 1
+
+    def begin_segment(self, window: int, at_s: float) -> None:
+        """Compare, or begin one, likewise."""
+        if self._n >= self._n_there:
+            super().begin_segment(window, at_s)
+        else:
+            snapshot, _ = self._past.snapshot(window, self._segment + 1)
+            self.append(snapshot, at_s)
 
     def _difference(self, made: dict[str, Any], there: dict[str, Any]) -> str:
         where = f"{self._path}: record {self._n}"
@@ -101,7 +129,7 @@ def first_difference(made: Any, there: Any, where: str = "") -> str:
                 return f"{name} is only {'made' if key in made else 'in the log'}"
             if found := first_difference(made[key], there[key], name):
                 return found
-        return "" if list(made) == list(there) else f"the keys of {where or 'the record'} stand in another order"
+        return "" if list(made) == list(there) else f"the keys of {where or 'the record'} are in another order"
     if isinstance(made, list) and isinstance(there, list) and len(made) == len(there):
         pairs = enumerate(zip(made, there, strict=True))
         return next((found for i, pair in pairs if (found := first_difference(*pair, f"{where}[{i}]"))), "")

@@ -3,7 +3,7 @@
 Both are shares of requests: promised goodput of the requests expected, achieved goodput of those that came, over the
 seconds that the plan covers. The difference has two exact parts, answers that were not in time and wrong ones. What was
 not in time more than promised is laid to the classes of the account (:mod:`migrator.log.account`): requests beyond the
-capability count as the forecast's as far as more came in that second than it said. What is left is what instances
+capability count as the forecast's to the extent that more came than it said. What is left is what instances
 served less than planned: workers that failed, or were late.
 """
 
@@ -22,7 +22,7 @@ from workloads.arrays import FloatArray
 from workloads.serving.tally import Added
 
 POINTS = 10.0
-"""Difference in points of the arrivals from which on it is told."""
+"""Difference in points of the arrivals from which on it is reported."""
 
 LUCK = 3.0
 """Standard deviations that luck alone may make up: few requests differ from what was expected without any reason."""
@@ -65,7 +65,7 @@ class Surprise:
 
 @dataclass(frozen=True, slots=True)
 class _Sums(Added):
-    """Requests of the seconds that a plan covers: promised, and what became of them; they add up over tenants."""
+    """Requests of the seconds that a plan covers: promised, and their outcomes; they add up over tenants."""
 
     expected: float = 0.0
     promised_in_time: float = 0.0

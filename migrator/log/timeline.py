@@ -18,7 +18,9 @@ from migrator.log.runlog import ReadLog
 from migrator.log.surprise import by_second
 from workloads.arrays import FloatArray
 
-PHASES = ("creating", "starting", "serving", "retraining", "ending", "others")
+ON_LOAN = "retraining on a loan"
+
+PHASES = ("creating", "starting", "serving", "retraining", ON_LOAN, "ending", "others")
 """What slices are used for: an instance is created, its worker starts, serves or retrains; it drains and is destroyed;
 or others hold them."""
 
@@ -70,7 +72,7 @@ class NewModel:
 
 @dataclass(frozen=True, eq=False)
 class TenantTrack:
-    """A tenant by the second; arrays are ``(n_seconds,)``, NaN in seconds of which nothing is known.
+    """A tenant by the second; arrays are ``(n_seconds,)`` of a part of the run, NaN where nothing is known.
 
     Attributes:
         arrivals: Requests that came.
@@ -105,6 +107,30 @@ def n_seconds(log: ReadLog) -> int:
     return max(settled_s, begun_s, told_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A run's GPU over time.
+
+    Attributes:
+        is_sliced: Whether rows are the GPU's memory slices; else its twentieths.
+        n_rows: How many there are.
+        tenants: Their names, in the run's order, each with its model.
+        spans: What each held; none where tenants take turns on the whole GPU.
+    """
+
+    is_sliced: bool
+    n_rows: int
+    tenants: tuple[tuple[str, str], ...]
+    spans: tuple[HeldSpan, ...]
+
+
+def holding(log: ReadLog) -> Holding:
+    """The GPU over all of the run."""
+    is_sliced = log.header.sharing == "instances"
+    names = tuple((tenant.name, tenant.model) for tenant in log.header.tenants)
+    return Holding(is_sliced, log.header.memory_slices if is_sliced else 20, names, tuple(held(log)))
+
+
 def held(log: ReadLog) -> list[HeldSpan]:
     """What each holder held, clipped to the run; nothing where tenants take turns on the whole GPU."""
     end_s = float(n_seconds(log))
@@ -129,9 +155,11 @@ def _of_instances(log: ReadLog, end_s: float) -> Iterator[HeldSpan]:
             height = (placement.end - placement.start) / len(item.members)
             first_row = placement.start + item.members.index(item.tenant) * height
             last_s = min(trained_s.get(item.name, math.inf), item.end_s)
-            for phase, from_s, to_s in _phases(
-                change, item, last_s, drained_s.get((item.name, item.end_s), item.end_s)
-            ):
+            is_lent = item in change.loans
+            for own, from_s, to_s in _phases(change, item, last_s, drained_s.get((item.name, item.end_s), item.end_s)):
+                if is_lent and own == "starting":
+                    continue  # beside those who serve there
+                phase = ON_LOAN if is_lent and own == "retraining" else own
                 begin_s, until_s = (min(max(0.0, at_s), end_s) for at_s in (from_s, to_s))
                 yield HeldSpan(first_row, first_row + height, begin_s, until_s, item.tenant, phase, item.placement)
 
@@ -146,7 +174,8 @@ def _phases(change: LayoutChange, item: Tenure, last_s: float, drained_s: float)
     doing = "serving" if item.task == INFERENCE else "retraining"
     at_s = created_s
     for ready_s, until_s in item.served:
-        yield "starting", at_s, ready_s
+        if (at_s, ready_s) not in item.lent:
+            yield "starting", at_s, ready_s
         yield doing, ready_s, min(until_s, last_s)
         at_s = until_s
     if not item.served:
@@ -214,38 +243,45 @@ def _accuracies(log: ReadLog) -> dict[str, list[_Step]]:
             found[name].append((started.start_s, model.accuracy_before, None))
     for learned in (*log.of(records.Checkpoint), *log.of(records.Finished)):
         found[learned.tenant].append((learned.finish_s, learned.accuracy, learned))
+    for back in log.of(records.RolledBack):
+        found[back.tenant].append((back.served_s, back.accuracy, None))
     return {name: sorted(steps, key=lambda step: step[0]) for name, steps in found.items()}
 
 
-def courses(log: ReadLog) -> dict[str, TenantTrack]:
-    """By tenant, in the log's order."""
+def courses(log: ReadLog, from_s: int = 0, to_s: int | None = None) -> dict[str, TenantTrack]:
+    """By tenant, in the log's order, the seconds ``[from_s, to_s)``; all from ``from_s`` on where no end is given."""
     instances, accuracies = serving_instances(log), _accuracies(log)
+    end_s = n_seconds(log) if to_s is None else to_s
     return {
-        tenant.name: _course(log, tenant, instances[tenant.name], accuracies[tenant.name])
+        tenant.name: _course(log, tenant, instances[tenant.name], accuracies[tenant.name], range(from_s, end_s))
         for tenant in log.header.tenants
     }
 
 
-def _course(log: ReadLog, tenant: records.Tenant, instances: Sequence[Tenure], steps: Sequence[_Step]) -> TenantTrack:
-    n, window_s = n_seconds(log), round(log.header.window_s)
-    counted = {key: counts_of(log, tenant.name, key, n, np.nan) for key in ("arrivals", "in_time", "correct")}
+def _course(
+    log: ReadLog, tenant: records.Tenant, instances: Sequence[Tenure], steps: Sequence[_Step], seconds: range
+) -> TenantTrack:
+    n, window_s, from_s = len(seconds), round(log.header.window_s), seconds.start
+    keys = ("arrivals", "in_time", "correct")
+    counted = {key: counts_of(log, tenant.name, key, n, np.nan, from_s) for key in keys}
     if log.header.sharing == "instances":
-        could, _ = could_serve(log, tenant, instances, np.arange(n, dtype=np.float64))
+        could, _ = could_serve(log, tenant, instances, np.arange(from_s, from_s + n, dtype=np.float64))
     else:
-        could = counts_of(log, tenant.name, "could_serve", n, np.nan)
+        could = counts_of(log, tenant.name, "could_serve", n, np.nan, from_s)
     forecast = {key: np.full(n, np.nan) for key in ("mean", "low", "high")}
     for started in log.of(records.WindowStarted):
-        own_forecast = started.forecast.tenants[tenant.name]
-        first = round(started.start_s)
-        seconds = np.arange(first, min(first + window_s, n))
+        if (own_forecast := started.forecast.tenants.get(tenant.name)) is None:
+            continue  # it came later, or had gone
+        begin = round(started.start_s) - from_s
+        first, end = max(0, begin), max(0, min(begin + window_s, n))
         for key, series in forecast.items():
-            rates_rps = getattr(own_forecast, f"{key}_rps")
-            series[seconds] = by_second(rates_rps, log.header.step_s, window_s)[: len(seconds)]
+            rates_rps = by_second(getattr(own_forecast, f"{key}_rps"), log.header.step_s, window_s)
+            series[first:end] = rates_rps[first - begin : end - begin]
     accuracy = np.full(n, np.nan)
     for at_s, share, _ in steps:
-        accuracy[math.ceil(at_s) :] = share
+        accuracy[max(0, math.ceil(at_s) - from_s) :] = share
     for closing in log.settled.values():
         for first, end in closing.blind:
             for series in (*counted.values(), could, accuracy):
-                series[first:end] = np.nan
+                series[max(0, first - from_s) : max(0, end - from_s)] = np.nan
     return TenantTrack(**counted, could=could, **forecast, accuracy=accuracy)

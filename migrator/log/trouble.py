@@ -71,11 +71,11 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class BlindSpan:
-    """Seconds of which it is unknown what stood on the GPU.
+    """Seconds of unknown GPU state.
 
     Attributes:
         from_s: The last moment of which it is known.
-        to_s: When the driver said again what stands; ``None`` if it did not, or not yet.
+        to_s: When the driver listed instances again; ``None`` if it did not, or not yet.
         reason: What it said instead, or what was missing then.
     """
 
@@ -94,7 +94,7 @@ def blind_in(log: ReadLog) -> tuple[BlindSpan, ...]:
     found: list[BlindSpan] = []
     for seen in log.of(records.Blind):
         if found and found[-1].to_s is None and seen.to_s is not None:
-            found.pop()  # its beginning was told at once
+            found.pop()  # its beginning was reported at once
         found.append(BlindSpan(seen.from_s, seen.to_s, seen.reason))
     return tuple(found)
 
@@ -122,7 +122,7 @@ def trouble_of(log: ReadLog) -> Trouble | None:
 
 
 def kept_in(log: ReadLog, windows: Iterable[tuple[records.WindowStarted, records.WindowFinished]]) -> Achieved | None:
-    """What came of what these windows' first plans promised; each is its start and its end in the log.
+    """What was achieved of these windows' first plans; each is its start and its end in the log.
 
     ``None`` where no plan promised anything, or nothing arrived.
     """

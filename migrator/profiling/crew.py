@@ -1,8 +1,8 @@
 """The processes that are measured: ordinary workers and trainers, in their instances, kept busy, and gone at the end.
 
-A crew stands in for the dispatcher of live workers: one that has answered a batch is given the next at once. The time
+A crew plays the dispatcher of live workers: one that has answered a batch is given the next at once. The time
 from the end of one batch to the end of the next is taken here, messages included, as a dispatcher would see it. What
-the steps of a retraining take is told by its trainer. Two models take turns as in a lane of the dispatcher: when one
+the steps of a retraining take comes from its trainer. Two models take turns as in a lane of the dispatcher: when one
 has answered, the other is given its batch.
 """
 
@@ -68,12 +68,12 @@ class Stopwatch:
     """Takes the time of one process's passes, which follow each other without a pause.
 
     Attributes:
-        n_passes: Done so far.
+        n_passes: Done.
         stretch: What was measured; ``None`` until it is.
     """
 
     def __init__(self, samples_per_pass: float, cpu_s: Callable[[], float]) -> None:
-        """``cpu_s`` is the CPU time that the process has used so far."""
+        """``cpu_s`` is the CPU time that the process has used."""
         self.n_passes = 0
         self.stretch: Stretch | None = None
         self._samples_per_pass, self._cpu_s = samples_per_pass, cpu_s
@@ -103,6 +103,7 @@ class Stopwatch:
                 median_s=float(np.median(self._took_s)),
                 p95_s=float(np.quantile(self._took_s, 0.95, method="higher")),
                 cpu_s=self._cpu_s() - self._cpu_since_s,
+                p99_s=float(np.quantile(self._took_s, 0.99, method="higher")),
             )
 
 
@@ -199,9 +200,9 @@ class _Member:
 
 
 class Crew:
-    """The processes of one model in one layout, and of another that takes turns with it, if there is one.
+    """The processes of one model in one layout, and those of a model that takes turns with it, if there is one.
 
-    A context, at whose end they are gone. For the zygote's thread.
+    A context manager: its end ends them. Only the zygote's thread uses it.
     """
 
     def __init__(
@@ -261,6 +262,24 @@ class Crew:
             self.dismiss()
         return {member.slot: member.measured(load.batch) for member in members}
 
+    def beside_training(
+        self, slot: Slot, n_requests: int, seconds: float, training: tuple[Slot, BusyLoad, Subject] | None
+    ) -> tuple[Stretch, ...] | str:
+        """What the worker did, for so long; and a training meanwhile, which goes on, if there is one."""
+        members = [self._members[slot]]
+        self._prepare(members[0], n_requests)
+        if training is not None:
+            at, load, subject = training
+            if at not in self._members:
+                self._trainer(at, load, load.strategy or "", subject)
+                self._await([self._members[at]], lambda member: member.stopwatch.n_passes >= _N_BEFORE)
+            other = self._members[at]
+            other.stopwatch = self._steps_of(other, load, subject)
+            members.append(other)
+        self._feed(members[0], time.monotonic())
+        self._time(members, seconds)
+        return together(member.measured(n_requests) for member in members)
+
     def _in_turns(
         self, slots: Sequence[Slot], n_requests: int, seconds: float
     ) -> dict[Slot, tuple[Stretch, ...] | str]:
@@ -291,7 +310,7 @@ class Crew:
         self._await(members, lambda member: member.sent_s is None)
 
     def dismiss(self) -> None:
-        """All are told to end; back when they have."""
+        """Ask all to end; return when they have."""
         for member in self._members.values():
             self._send(WORKER, member, packed(Stop(member.name, "it was measured")))
             self._zygote.stop(member.name)
@@ -322,14 +341,19 @@ class Crew:
         self._fork(member, "workloads.live.worker:forked", {"setup": as_text(setup)})
         return member
 
-    def _trainer(self, slot: Slot, load: BusyLoad, strategy: str) -> _Member:
+    def _steps_of(self, member: _Member, load: BusyLoad, subject: Subject) -> Stopwatch:
+        assert subject.lesson is not None  # it trains
+        return Stopwatch(subject.lesson.samples_per_step(load.batch), partial(self._cpu_s, member))
+
+    def _trainer(self, slot: Slot, load: BusyLoad, strategy: str, subject: Subject | None = None) -> _Member:
         from workloads.learning.retraining import RetrainingJob  # noqa: PLC0415 - of models that learn
 
-        lesson, member = self._subject.lesson, self._named(slot)
+        subject = subject or self._subject
+        lesson, member = subject.lesson, self._named(slot)
         assert lesson is not None
         course = self._folder / f"course-{self._n_named}.jsonl"
         job = RetrainingJob(
-            model=self._subject.model,
+            model=subject.model,
             benchmark=lesson.benchmark,
             experience=lesson.experience,
             option=Option("measured", strategy, n_epochs=_ENDLESS, batch=load.batch, learning_rate=load.learning_rate),
@@ -339,7 +363,7 @@ class Crew:
         )
         course.unlink(missing_ok=True)  # of another crew's trainer
         member.course = CourseFile(course)
-        member.stopwatch = Stopwatch(lesson.samples_per_step(load.batch), partial(self._cpu_s, member))
+        member.stopwatch = self._steps_of(member, load, subject)
         arguments = {"job": as_text(job), "course": str(course)}
         self._fork(member, "workloads.learning.retraining:forked", arguments)
         return member
@@ -480,7 +504,7 @@ class Crew:
         return next((member for member in self._members.values() if member.name == name), None)
 
     def _cpu_s(self, member: _Member) -> float:
-        """CPU seconds that the process has used so far.
+        """CPU seconds that the process has used.
 
         Source: the clock that clock_getcpuclockid(3) names; Linux makes its id of the process's.
 

@@ -15,7 +15,7 @@ from executor.zygote import Warm, Zygote
 from migrator.execution.real import RealGpu
 from migrator.profiling.crew import Crew, Slot, together
 from migrator.profiling.record import StageLog, StageView, StartPhases, Stretch
-from migrator.profiling.stages import Stage
+from migrator.profiling.stages import TRAINING_BATCH, BusyLoad, Stage
 from migrator.profiling.subjects import Subject
 
 
@@ -29,7 +29,7 @@ class Profiler:
         record: Where figures go.
         seconds: Of each stage.
         folder: For sockets and logs.
-        view: Is told.
+        view: Hears of it.
     """
 
     real: RealGpu
@@ -42,7 +42,7 @@ class Profiler:
     def measure(self, stages: Sequence[Stage]) -> None:
         """Measure every stage that is not recorded yet, or of which something failed.
 
-        At the end nothing of ours stands, whatever happened.
+        At the end nothing of ours is left, whatever happened.
 
         Raises:
             TargetNotReachedError: A layout cannot be put up.
@@ -108,6 +108,38 @@ class Profiler:
         starts = tuple(start for start in found.values() if isinstance(start, StartPhases))
         if len(starts) == len(found):
             self.record.add_starts(subject.model, starts)
+
+
+@dataclass(frozen=True)
+class ShareProfiler(Profiler):
+    """Measures stages on a card that is cut in hundredths; ``subjects`` has those that train by ``BusyLoad.trainer``.
+
+    Attributes:
+        training: How a retraining goes through its samples.
+    """
+
+    training: str
+
+    def _measure(
+        self, zygote: Zygote, instances: Sequence[GpuInstance], subject: Subject, stages: Sequence[Stage]
+    ) -> None:
+        """The stages of one model on one share; a training goes on from its first stage to its last."""
+        here, rest = (Slot(item, 0) for item in sorted(instances, key=lambda item: item.placement.start))
+        for trainer, own in groupby(stages, lambda stage: stage.load.trainer):
+            with Crew(self.real.gpu, zygote, subject, self.folder) as crew:
+                started = crew.start([here])[here]
+                training = None
+                if trainer is not None:
+                    training = (rest, BusyLoad(TRAINING_BATCH, self.training), self.subjects[trainer])
+                for stage in own:
+                    self.view.measuring(stage)
+                    figures = {
+                        stage.profiles[0]: started
+                        if isinstance(started, str)
+                        else crew.beside_training(here, stage.load.batch, self.seconds, training)
+                    }
+                    self.record.add_stage(stage.key, figures)
+                    self.view.measured(stage, figures)
 
 
 def _by_profile(

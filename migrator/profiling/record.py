@@ -1,4 +1,4 @@
-"""What was measured so far, and what it comes to as rows of a table.
+"""What was measured, and what it comes to as rows of a table.
 
 The record is a file beside the table to be, a line a stage, from which the same command goes on.
 """
@@ -18,7 +18,8 @@ from executor.files import open_appended, read_input, write_all
 from executor.messages import Mebibytes, Seconds
 from executor.mig import GpuModel
 from migrator.errors import MigratorError, OutputError
-from migrator.profiling.stages import Stage
+from migrator.profiling.stages import SharePlan, Stage
+from workloads.profiles.share_table import ShareRow
 from workloads.profiles.table import MeasuredStart, ServiceRow
 
 
@@ -35,6 +36,7 @@ class Stretch(Struct, frozen=True, forbid_unknown_fields=True):
         weights_mib: What the model took as the process made it; ``None``: it is not known, as the others.
         context_mib: What else the process held before its first measured batch.
         batch_mib: What a batch takes at work.
+        p99_s: Of 99 in 100, no longer than this.
     """
 
     n_passes: Annotated[int, Meta(ge=1)]
@@ -46,6 +48,7 @@ class Stretch(Struct, frozen=True, forbid_unknown_fields=True):
     weights_mib: Mebibytes | None = None
     context_mib: Mebibytes | None = None
     batch_mib: Mebibytes | None = None
+    p99_s: Seconds | None = None
 
     @property
     def mean_s(self) -> float:
@@ -152,7 +155,7 @@ class StageLog:
         self._file.close()
 
     def finish(self) -> None:
-        """The file is gone: the table stands."""
+        """Remove the file: the table is written."""
         self._file.close()
         self.path.unlink(missing_ok=True)
 
@@ -232,7 +235,7 @@ class StageLog:
 
 
 class StageView:
-    """Is told how far the measurement is; these methods do nothing."""
+    """Hears how far the measurement is; these methods do nothing."""
 
     def warming(self) -> None:
         """Libraries are being loaded."""
@@ -351,6 +354,27 @@ def rows(
                 weights_mib=weights_mib if row is serving[0] else None,
                 context_mib=contexts_mib.get(row.profile) if is_first else None,
                 turn_cost=max(0.0, median(costs)) if is_first and costs else None,
+            )
+
+
+def share_rows(gpu: str, asked: SharePlan, stages: Iterable[Stage], record: StageLog) -> Iterator[ShareRow]:
+    """The table's rows, of the stages that have figures."""
+    trainers = {one.text: one.model for one in asked.trainers}
+    for stage in stages:
+        for profile, found in record.stages.get(stage.key, {}).items():
+            if isinstance(found, str):
+                continue
+            served, *trained = found
+            trainer = stage.load.trainer
+            yield ShareRow(
+                gpu=gpu,
+                model=stage.model,
+                batch=stage.load.batch,
+                share=int(profile.removesuffix("pc")) / 100,
+                beside="" if trainer is None else trainers[trainer],
+                mean_s=served.mean_s,
+                p99_s=max(served.mean_s, served.p95_s if served.p99_s is None else served.p99_s),
+                step_s=trained[0].mean_s if trained else None,
             )
 
 

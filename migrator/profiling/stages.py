@@ -1,4 +1,4 @@
-"""What is measured, stage by stage: which layout stands, which model keeps all of it busy, and how."""
+"""What is measured, stage by stage: which layout is up, which model keeps all of it busy, and how."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from executor.mig import GpuModel, Layout, Placement
 from migrator.errors import MigratorError
+from migrator.profiling.subjects import Named
 
 TRAINING_BATCH = 32
 """New samples in a step of a retraining, as :class:`workloads.learning.course.Option` has it."""
@@ -21,12 +22,14 @@ class BusyLoad:
         strategy: Of a retraining; ``None``: batches are answered.
         learning_rate: Of a retraining.
         beside: With which model turns are taken, each after a batch of its own of the same size; ``None``: none.
+        trainer: Which model trains on the rest of the card meanwhile; ``None``: none.
     """
 
     batch: int
     strategy: str | None = None
     learning_rate: float = 0.02
     beside: str | None = None
+    trainer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Stage:
     """One stretch of time in which all instances of a layout are equally busy.
 
     Attributes:
-        layout: What of ours stands.
+        layout: Our instances.
         model: Whose load it is.
         load: Batches, or steps of a retraining.
         processes: In each instance.
@@ -76,8 +79,56 @@ class Stage:
         what = f"batch {self.load.batch}" if self.load.strategy is None else f"retraining ({self.load.strategy})"
         if self.load.beside is not None:
             what += f", in turns with {self.load.beside}"
+        if self.load.trainer is not None:
+            what += f", beside a training of {self.load.trainer}"
         processes = "1 process" if self.processes == 1 else f"{self.processes} processes"
         return f"{self.model}: {what}, {processes}, on {' '.join(map(str, self.layout))}"
+
+
+@dataclass(frozen=True)
+class SharePlan:
+    """What is to be measured on shares.
+
+    Attributes:
+        models: Those that serve.
+        trainers: Those that train on the rest, one after the other; without any, nothing is beside.
+        guessed: Those that are not run, and whose cost is guessed by their modules.
+        percents: Hundredths of the card, ascending.
+        batches: Batch sizes, ascending.
+        seconds: How long each stage is measured.
+        training: How a retraining goes through its samples: ``naive`` or ``replay``.
+    """
+
+    models: tuple[Named, ...]
+    trainers: tuple[Named, ...]
+    percents: tuple[int, ...]
+    batches: tuple[int, ...]
+    seconds: float
+    training: str = "replay"
+    guessed: tuple[Named, ...] = ()
+
+    def stages(self, gpu: GpuModel) -> tuple[Stage, ...]:
+        """All stages in their order, by share, model, training and batch, on a card that is cut in hundredths.
+
+        Raises:
+            MigratorError: It has no such share.
+        """
+        least, most = gpu.profiles[0].compute_slices, gpu.profiles[-1].compute_slices
+        if wrong := [percent for percent in self.percents if not least <= percent <= most]:
+            raise MigratorError(f"--shares: {wrong[0]} %: {gpu.title} has shares of {least} to {most} %")
+        beside = (None, *(one.text for one in self.trainers))
+        return tuple(
+            Stage(_parted(gpu, percent), one.model, BusyLoad(batch, trainer=trainer), 1, (f"{percent}pc",))
+            for percent in self.percents
+            for one in self.models
+            for trainer in beside
+            for batch in self.batches
+        )
+
+
+def _parted(gpu: GpuModel, percent: int) -> Layout:
+    """The share, and all the rest beside it."""
+    return Layout((gpu.placement(f"{percent}pc@0"), gpu.placement(f"{100 - percent}pc@1")))
 
 
 def stages(

@@ -11,9 +11,10 @@ from pathlib import Path
 from executor.files import open_in_place, open_input, write_whole
 from migrator.errors import MigratorError, OutputError
 from migrator.log.runlog import EVENTS_FILE
+from migrator.log.segments import SEGMENT
 
 _HEAD_BYTES = 4096
-"""Of a file that stands, what says of which kind it is."""
+"""What shows of which kind an existing file is."""
 
 
 class Kind(Enum):
@@ -62,8 +63,9 @@ def write_output(option: str, path: Path, text: str, kind: Kind | None) -> None:
 
 
 def _loss(path: Path, kind: Kind) -> str | None:
-    """Why what stands at ``path`` must not be replaced by an output of the kind; ``None`` if it may be."""
-    if Path(os.path.realpath(path)).name == EVENTS_FILE:
+    """Why the file at ``path`` must not be replaced by an output of the kind; ``None`` if it may be."""
+    name = Path(os.path.realpath(path)).name
+    if name == EVENTS_FILE or SEGMENT.fullmatch(name):
         return "is the name of a run's log, which no output replaces; another name is needed"
     if not path.is_file() or _is_output_of_ours(path):
         return None

@@ -9,11 +9,12 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -43,7 +44,7 @@ class Processes:
         self._others = set(multiprocessing.active_children())
         # Spawned, not forked: compiled kernels and their threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        with _interrupts_put_off():  # what tracks their resources starts here, and has to outlive them
+        with interrupts_put_off():  # what tracks their resources starts here, and has to outlive them
             given = prepare, LIMIT.said_bytes
             self._executor = ProcessPoolExecutor(n_processes, context, initializer=_begin, initargs=given)
 
@@ -77,12 +78,25 @@ class Processes:
 
     def _submitted(self, function: Callable[[Item], Result], items: Sequence[Item]) -> dict[Future[Result], int]:
         # Processes start at the submissions.
-        with _interrupts_put_off():
+        with interrupts_put_off():
             return {self._executor.submit(function, item): index for index, item in enumerate(items)}
 
 
+def start_beside(do: Callable[..., object], *given: object) -> BaseProcess:
+    """Do it in a process of its own, which ends with this one at the latest, and hears of no interrupt."""
+    process = multiprocessing.get_context("spawn").Process(target=_do, args=(LIMIT.said_bytes, do, given), daemon=True)
+    with interrupts_put_off():
+        process.start()
+    return process
+
+
+def _do(said_bytes: int | None, do: Callable[..., object], given: Iterable[object]) -> None:
+    _begin(None, said_bytes)
+    do(*given)
+
+
 @contextmanager
-def _interrupts_put_off() -> Iterator[None]:
+def interrupts_put_off() -> Iterator[None]:
     """Put interrupts off to the end of the context; processes started in it never get any, as they inherit the block.
 
     Blocking the signals is not enough: another thread would receive them, and they would still be raised here while a

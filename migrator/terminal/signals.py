@@ -1,8 +1,9 @@
 """INT, TERM and HUP end what is under way in order: children end, a GPU is cleared, and a log stays whole.
 
 The first of them raises ``KeyboardInterrupt`` on the main thread, as Ctrl-C does anyway. Later ones are ignored, so
-that they cut nothing short that the first began; but Ctrl-C once more does. Every other signal ends the program as the
-system has it: the next command on a GPU then says what is left there.
+that they cut nothing short that the first began; but Ctrl-C once more does. A service that serves raises nothing at
+the first: it drains, but HUP has it read its config anew. Every other signal ends the program as the system has it: the
+next command on a GPU then says what is left there.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ class Interruption:
 
     Attributes:
         stop: Set by that program, from any thread; ``None``: it has none.
-        received: The signals so far, in order.
+        received: The signals, in order.
         is_due: Whether one was put off, and is to be raised when the work has ended.
     """
 
     def __init__(self, stop: threading.Event | None = None, received: list[signal.Signals] | None = None) -> None:
         """``received`` is that of the work of which this one is a part."""
         self.stop, self.is_due, self._puts_off, self._is_lost = stop, False, False, False
+        self._lets_drain = self._asks_anew = False
         self.received: list[signal.Signals] = [] if received is None else received
 
     def check(self) -> None:
@@ -46,7 +48,7 @@ class Interruption:
             KeyboardInterrupt: A signal was received.
             StoppedError: The event is set.
         """
-        if self.received:
+        if self.received and not self._lets_drain:
             raise KeyboardInterrupt
         if self.stop is not None and self.stop.is_set():
             raise StoppedError("stopped, as the event given as stop was set")
@@ -55,10 +57,32 @@ class Interruption:
         """Let the first signal wait, from now on, until the work has ended: what ends it is not cut short."""
         self._puts_off = True
 
+    def let_serve(self) -> None:
+        """From now on the first signal interrupts nothing: :attr:`drains` tells of it, and the work ends by itself.
+
+        HUP is none that ends anything: :meth:`asked_anew` tells of it.
+        """
+        self._lets_drain = True
+
+    def asked_anew(self) -> bool:
+        """Whether HUP was received since this was asked last."""
+        asks, self._asks_anew = self._asks_anew, False
+        return asks
+
+    @property
+    def drains(self) -> bool:
+        """Whether the work is to end as it may; Ctrl-C once more ends it at once."""
+        return self._lets_drain and bool(self.received)
+
     def hear(self, number: int, _: FrameType | None) -> None:
         """Handle a signal."""
+        if number == signal.SIGHUP and self._lets_drain:
+            self._asks_anew = True
+            return
         is_first = not self.received
         self.received.append(signal.Signals(number))
+        if is_first and self._lets_drain:
+            return
         if is_first and self._puts_off:
             self.is_due = True
         elif is_first or number == signal.SIGINT or self._is_lost:

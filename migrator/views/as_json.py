@@ -1,6 +1,6 @@
 """What commands print with ``--json``, and the lines of ``whatif``'s CSV.
 
-Fields have the names of the values' attributes unless a function here says otherwise, and stand in the order given.
+Fields have the names of the values' attributes unless a function here says otherwise, in the order given.
 ``null`` stands for what could not be measured; percentages go from 0 to 100, steps are half-open.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from migrator.views.figures import EXPECTED, FIGURES, OUTCOMES, TENANTS, TOTALS
+from migrator.views.figures import EXPECTED, FIGURES, JUDGED, OUTCOMES, TENANTS, TOTALS
 from migrator.views.table import in_json
 
 if TYPE_CHECKING:  # a command needs one kind of these values, and should not wait for the others' imports
@@ -60,6 +60,8 @@ def report_to_json(report: Report, goals: Sequence[Goal] = ()) -> Json:
         **({"blind_s": report.blind_s, "blind": list(map(asdict, report.blind))} if report.blind else {}),
         "surprises": [_surprise(item) for item in report.surprises],
         **({"failed_forecasts": list(report.failed_forecasts)} if report.failed_forecasts else {}),
+        **({"unknown_s": dict(report.unknown_s)} if report.unknown_s else {}),
+        **({"outside": outside} if (outside := _outside(report)) else {}),
         **({} if report.replans is None else {"replans": asdict(report.replans)}),
         **({"stayed": report.stayed} if report.stayed else {}),
         **({} if report.trouble is None else {"trouble": _trouble(report.trouble)}),
@@ -70,6 +72,18 @@ def report_to_json(report: Report, goals: Sequence[Goal] = ()) -> Json:
             name: {phase: _rounded(asdict(spent)) for phase, spent in phases.items()}
             for name, phases in report.start_ups.items()
         },
+    }
+
+
+def _outside(report: Report) -> Json:
+    """By tenant, requests in no window, and of how many nobody knows what became."""
+    names = ("arrivals", "in_time", "late", "dropped", "refused", "failed")
+    return {
+        name: {
+            **{key: getattr(report.outside[name], key) if name in report.outside else 0 for key in names},
+            "unknown": report.unknown.get(name, 0),
+        }
+        for name in dict.fromkeys([*report.outside, *report.unknown])
     }
 
 
@@ -113,7 +127,8 @@ def _window(window: WindowReport) -> Json:
         plan["salvage"] = window.salvage
     told = {"window": window.window, "void": window.is_void, "plan": plan, "model_age": dict(window.model_ages)}
     blind = {"blind_s": window.blind_s} if window.blind_s else {}
-    return {**told, **blind, **promised, **_figures_of_all(window)}
+    made = {} if window.driver_changes is None else _picked(window, "driver_changes")
+    return {**told, **blind, **made, **promised, **_figures_of_all(window)}
 
 
 def _figures_of_all(part: Report | WindowReport) -> Json:
@@ -123,6 +138,7 @@ def _figures_of_all(part: Report | WindowReport) -> Json:
 
 def _figures(figures: Figures) -> Json:
     columns = FIGURES if figures.expected_goodput is None else (*FIGURES, *EXPECTED)
+    columns = columns if figures.judged is None else (*columns, *JUDGED)
     return _rounded(in_json(columns, figures))
 
 
@@ -227,14 +243,19 @@ def promised_to_json(attained: Sequence[Attainment]) -> Json:
 
 
 def explanation_to_json(found: Explanation) -> Json:
-    """The whole explanation; ``holds`` is by tenant, and ``net`` = ``stretch_goodput`` − ``switching``."""
+    """The whole explanation; ``holds`` and ``meanwhile`` are by tenant; what ``net`` is, its value says."""
 
     def choice_to_json(choice: LayoutChoice) -> Json:
         holds = zip((tenant.name for tenant in found.tenants), choice.holds, strict=True)
         return {**asdict(choice), "holds": dict(holds), "net": choice.net}
 
     alternatives = [choice_to_json(choice) for choice in found.alternatives]
-    return {**asdict(found), "held": choice_to_json(found.held), "alternatives": alternatives}
+    names = [tenant.name for tenant in found.tenants]
+    loans = [
+        {**asdict(one), "meanwhile": dict(zip(names, one.meanwhile, strict=True)), "net": one.net}
+        for one in found.loans
+    ]
+    return {**asdict(found), "held": choice_to_json(found.held), "alternatives": alternatives, "loans": loans}
 
 
 def verification_to_json(found: Verification) -> Json:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
@@ -50,7 +51,7 @@ _GPUS: Sequence[Column[GpuOutcome]] = (
 
 
 def print_cluster_outcome(name: str, found: ClusterOutcome, console: Console) -> None:
-    """Print what became of each GPU's requests, and of all of them."""
+    """Print the outcomes of each GPU's requests, and of all of them."""
     console.print(f"[bold]{escape(name)}[/]: every GPU's run, simulated")
     whole = GpuOutcome("all", "", {}, found.expected)
     totals = {"all": found.total, **{one.name: one.total for one in found.gpus}}
@@ -97,12 +98,12 @@ def cluster_outcome_to_json(cluster: ClusterConfig, plan: ClusterPlan, found: Cl
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A way to say who goes where, and what came of it.
+    """A way to say who goes where, and its result.
 
     Attributes:
         name: ``ours``, or a rival.
         plan: Its sets, each planned in full.
-        requests: What became of them, simulated; ``None`` where nothing was.
+        requests: Their outcomes, simulated; ``None`` where nothing was.
         ours: The plan of ours.
     """
 
@@ -156,3 +157,33 @@ def contenders_to_json(cluster: ClusterConfig, found: Sequence[Contender]) -> di
             for one in found
         ],
     }
+
+
+def print_cluster_status(name: str, status: Mapping[str, Any], console: Console) -> None:
+    """Print what a cluster's coordinator says of its nodes, GPUs and routes."""
+    console.print(f"{escape(name)}: assignment {status['number']}{', which ends it' if status['closed'] else ''}")
+    nodes = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("node", "state", "assignment"):
+        nodes.add_column(heading, overflow="fold")
+    for one in status["nodes"]:
+        number = "–" if one["number"] is None else str(one["number"])
+        nodes.add_row(escape(one["name"]), one["state"], number)
+    console.print(nodes)
+    gpus = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("GPU", "node", "tenants", "routed to it", "process", "since", "last window", "what is in its way"):
+        gpus.add_column(heading, overflow="fold")
+    for one in status["gpus"]:
+        names = [*one["tenants"], *(f"{own} (leaves)" for own in one["leaving"])]
+        since_s = one["since_s"]
+        since = "–" if since_s is None else f"{datetime.fromtimestamp(since_s, UTC).astimezone():%Y-%m-%d %H:%M}"
+        pid = "–" if one["pid"] is None else str(one["pid"])
+        named = (("goodput_pct", ""), ("expected_goodput_pct", " expected"))
+        shown = [f"{one[key]:.1f} %{word}" for key, word in named if one[key] is not None]
+        tenants, routed = ", ".join(names) or "–", ", ".join(one["routed"]) or "–"
+        row = (one["name"], one["node"], tenants, routed, pid, since, ", ".join(shown) or "–")
+        gpus.add_row(*map(escape, (*row, one["said"])))
+    console.print(gpus)
+    for one in status["unplaced"]:
+        console.print(f"tenant {escape(one['tenant'])} is served by nobody: {escape(one['reason'])}")
+    if status["said"]:
+        console.print(f"the coordinator: {escape(status['said'])}")

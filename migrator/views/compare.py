@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from operator import attrgetter
 
 from rich.console import Console
-from rich.table import Table
 
 from migrator.comparison.matches import CEILING, FLOOR, LEAST_SEGMENTS, MatchScore, Standing, standings
 from migrator.inputs.assumed import assumed_in_any
@@ -110,12 +109,8 @@ def _print_table(title: str, scores: Sequence[MatchScore], console: Console, str
         console.print(f"  {escape(setup)}", style="dim", soft_wrap=is_pipe)
     for kind, text in dict.fromkeys(note for score in scores for note in score.notes):
         console.print(f"  {kind}: {escape(text)}", style="dim", soft_wrap=is_pipe)
-    columns = named(STANDINGS, _SHOWN)
-    if len(found) > 1:
-        columns.append(replace(STANDINGS[-1], name=f"ahead of {shown(found[0].policy)}"))
-    best = max(found, key=lambda item: item.total.correct)
-    console.print(Sheet(columns, [found], lambda item: "bold" if item is best else None).drawn())
-    console.print(_accounts(found))
+    for sheet in (standings_sheet(found), accounts_sheet(found)):
+        console.print(sheet.drawn())
     for line in far_from_plans(scores):
         console.print(f"  [bold red]far from its plan:[/] {escape(line)}", soft_wrap=is_pipe)
     for item in found:
@@ -130,11 +125,20 @@ def _print_table(title: str, scores: Sequence[MatchScore], console: Console, str
         console.print(f"  assumed: {escape(line)}", style="dim", soft_wrap=is_pipe)
 
 
-def _accounts(found: Sequence[Standing]) -> Table:
+def standings_sheet(found: Sequence[Standing]) -> Sheet[Standing]:
+    """A row a policy, the one with the most goodput bold."""
+    columns = named(STANDINGS, _SHOWN)
+    if len(found) > 1:
+        columns.append(replace(STANDINGS[-1], name=f"ahead of {shown(found[0].policy)}"))
+    best = max(found, key=lambda item: item.total.correct)
+    return Sheet(columns, [found], lambda item: "bold" if item is best else None)
+
+
+def accounts_sheet(found: Sequence[Standing]) -> Sheet[Standing]:
     """Where the arrivals went, in percent."""
 
     def share(name: str) -> Column[Standing]:
         return Column(name.replace("_", " "), form=",.2f", get=lambda one: one.account.shares[name], factor=100)
 
     policy = replace(STANDINGS[0], heading="arrivals\n%")
-    return Sheet([policy, *map(share, found[0].account.shares)], [found]).drawn()
+    return Sheet([policy, *map(share, found[0].account.shares)], [found])

@@ -31,7 +31,7 @@ def headline(diff: Diff) -> str:
 
 
 def cause_text(diff: Diff, cause: GainCause) -> str:
-    """Where, for whom, of what kind, how much, and what stands behind it."""
+    """Where, for whom, of what kind, how much, and why."""
     why = f" ({cause.why})" if cause.why else ""
     return f"window {cause.window}, {cause.tenant}: {row_name(diff, cause.row)} {cause.points:+z.2f}{why}"
 

@@ -1,4 +1,4 @@
-"""How a run ends in a terminal: its layout over time, its retrainings, and what it won over another policy."""
+"""All that a terminal tells of a run: tables, its layout over time, retrainings, and what it won over a policy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from migrator.log.account import Account, account_in, accounts, waits_for_others
+from migrator.log.account import Account, account_in, accounts, had_same_requests, waits_for_others
 from migrator.log.changes import RETRAINING, Tenure, changes_in
+from migrator.log.report import Report
 from migrator.log.runlog import ReadLog
+from migrator.log.slow_plans import slow_plans
 from migrator.log.timeline import new_models
 from migrator.terminal.console import escape
 from migrator.views.palette import shown
+from migrator.views.report import print_report
 from migrator.views.strips import GUTTER, Bar, TimeScale, gantt, print_chart, tenant_letters
 
 LOSSES_IN_WORDS = {
@@ -32,6 +35,17 @@ _WHAT_IT_IS = {
 
 _LEAST_POINTS = 0.1
 """Points of the arrivals below which a class is not worth a word."""
+
+
+def print_full(log: ReadLog, report: Report, rival: ReadLog | None, console: Console) -> None:
+    """Print all about a run; with ``rival``, what it won over that policy on the same requests, too."""
+    if rival is not None and had_same_requests(log, rival):
+        print_against(log, rival, console)
+    print_report(report, console)
+    print_layout_over_time(log, console)
+    print_retrainings(log, console)
+    if told := slow_plans(log):
+        console.print(f"[bold yellow]slow plans:[/] {escape(told)}")
 
 
 def print_layout_over_time(log: ReadLog, console: Console) -> None:
@@ -70,10 +84,13 @@ def print_retrainings(log: ReadLog, console: Console) -> None:
 
 def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
     gpu = log.gpu
-    begun = (item for change in changes_in(log) for item in change.begun)
-    for item in (item for item in begun if item.tenant == item.members[0]):
+    changes = changes_in(log)
+    loans = {item.name for change in changes for item in change.loans}
+    begun = [item for change in changes for item in change.begun if item.tenant == item.members[0]]
+    stretches = [(item, one) for item in begun for one in _stretches(item, is_loan=item.name in loans)]
+    for item, moments_s in stretches:
         placement = gpu.placement(item.placement)
-        create, serve, end = (round(min(max(0.0, at_s), n_seconds)) for at_s in _moments(item))
+        create, serve, end = (round(min(max(0.0, at_s), n_seconds)) for at_s in moments_s)
         yield Bar(
             first_row=placement.start,
             end_row=placement.end,
@@ -84,7 +101,22 @@ def _bars(log: ReadLog, names: list[str], n_seconds: int) -> Iterator[Bar]:
             is_retraining=item.task == RETRAINING,
             label=placement.profile.name.partition(".")[0],
             others=tuple(map(names.index, item.members[1:])),
+            is_lent=item.name in loans,
         )
+
+
+def _stretches(item: Tenure, *, is_loan: bool) -> Iterator[tuple[float, float, float]]:
+    """The moments of the parts of an instance's life in which it is not lent; a loan starts up beside those."""
+    create_s, serve_s, end_s = _moments(item)
+    if is_loan:
+        yield serve_s, serve_s, end_s
+        return
+    for from_s, to_s in sorted(item.lent):
+        if create_s < from_s < end_s:
+            yield create_s, min(serve_s, from_s), from_s
+            create_s, serve_s = to_s, max(serve_s, to_s)
+    if create_s < end_s:
+        yield create_s, serve_s, end_s
 
 
 def _moments(item: Tenure) -> tuple[float, float, float]:

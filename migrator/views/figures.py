@@ -63,6 +63,12 @@ EXPECTED: Sequence[Column[Figures]] = (
 )
 """Beside them, where nobody knows what is right."""
 
+JUDGED: Sequence[Column[Figures]] = (
+    Column("labels", "labels", get=lambda one: None if one.judged is None else one.judged[0]),
+    Column("right by labels", "right_by_labels", get=lambda one: None if one.judged is None else one.judged[1]),
+)
+"""Beside those, where clients said which label was right."""
+
 
 def _of_plans(column: Column[PointOutcome]) -> Column[PointOutcome]:
     return column.of(lambda one: None if one.goodput is None else one)

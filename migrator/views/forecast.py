@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from html import escape as escape_html
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from forecaster.forecast import QUANTILE_LEVELS, FloatArray, Forecast, is_within
 from forecaster.neural import Check, FittedOn
@@ -19,15 +17,10 @@ from forecaster.scores import BANDS, Pooled, Share
 from migrator.comparison.forecasts import SHOWN_BAND, Evaluation, Scored, scored
 from migrator.terminal.console import escape
 from migrator.views.figures import fields
-from migrator.views.page import page, require_plot_extra
+from migrator.views.page import INK, Json, page, panel, require_plot_extra
 from migrator.views.palette import TENANTS, VALUES
 from migrator.views.strips import TimeScale, sparkline
 from migrator.views.table import WORDS, Column, Row, Sheet, in_json, named
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
-Json = dict[str, Any]
 
 _DIGITS = 6
 """After the decimal point, in JSON."""
@@ -37,7 +30,10 @@ _PAST_S = 200
 
 _SHOWN_PATHS = 6
 
-_GREY, _BLACK = "#999999", "#222222"
+_GREY = "#8C8C8C"
+
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross")
+"""Of methods: they differ also for readers who see no colours."""
 
 
 # --- tables
@@ -79,9 +75,8 @@ def _tenants(names: Sequence[str]) -> str:
 
 def _print_tables(found: Mapping[str, Scored], console: Console) -> None:
     if found:
-        console.print(_overall_table(found))
-        for table in _lead_tables(found):
-            console.print(table)
+        for sheet in (overall_sheet(found), *lead_sheets(found)):
+            console.print(sheet.drawn())
 
 
 SCORES: Sequence[Column[Pooled]] = (
@@ -99,36 +94,39 @@ _TOTAL = ("total:\nWAPE %", "total:\npinball", f"within {100 * SHOWN_BAND:.0f} %
 """Headings of a window's total."""
 
 
-def _overall_table(found: Mapping[str, Scored]) -> Table:
+def overall_sheet(found: Mapping[str, Scored]) -> Sheet[tuple[str, Scored]]:
+    """A row a method: of all steps, and of the window's total."""
     columns: list[Column[Scored]] = [column.of(lambda own: own.overall) for column in SCORES if column.name]
     for column, heading in zip(named(SCORES, ("WAPE", "pinball", "within")), _TOTAL, strict=True):
-        columns.append(replace(column, heading=heading).of(lambda own: own.total))
+        columns.append(replace(column, name=f"total: {column.name}", heading=heading).of(lambda own: own.total))
     took: Column[Scored] = Column("ms", form=".1f", get=lambda own: 1000 * own.took_s)
-    return methods_table("method", found, [*columns, took])
+    return methods_sheet("method", found, [*columns, took])
 
 
-def _lead_tables(found: Mapping[str, Scored]) -> Iterator[Table]:
+def lead_sheets(found: Mapping[str, Scored]) -> Iterator[Sheet[tuple[str, Scored]]]:
+    """By lead: what forecasts lost, and how much came within their band."""
+
     def at(lead: int, column: Column[Pooled]) -> Column[Scored]:
-        return replace(column.of(lambda own: own.leads[lead]), heading=f"{lead} s")
+        return replace(column.of(lambda own: own.leads[lead]), name=f"{column.name}, {lead} s", heading=f"{lead} s")
 
     leads = next(iter(found.values())).leads
     pinball: Column[Pooled] = Column("pinball", form=".3f", get=lambda one: one.relative_pinball)
-    yield methods_table("pinball / mean rate at lead", found, [at(lead, pinball) for lead in leads])
-    covered: Column[Pooled] = Column("", form=".1f", get=lambda one: one.coverage[SHOWN_BAND].value, factor=100)
+    yield methods_sheet("pinball / mean rate at lead", found, [at(lead, pinball) for lead in leads])
+    covered: Column[Pooled] = Column("within", form=".1f", get=lambda one: one.coverage[SHOWN_BAND].value, factor=100)
     title = f"within the {100 * SHOWN_BAND:.0f} % band, %, at lead"
-    yield methods_table(title, found, [at(lead, covered) for lead in leads])
+    yield methods_sheet(title, found, [at(lead, covered) for lead in leads])
 
 
-def methods_table(title: str, found: Mapping[str, Row], columns: Sequence[Column[Row]]) -> Table:
+def methods_sheet(title: str, found: Mapping[str, Row], columns: Sequence[Column[Row]]) -> Sheet[tuple[str, Row]]:
     """A row a method, beside it its figures; the least ``pinball`` is bold, if there is another."""
     rows = list(found.items())
-    names: Column[tuple[str, Row]] = Column("method", get=itemgetter(0), heading=title, layout=WORDS)
+    names: Column[tuple[str, Row]] = Column(title, get=itemgetter(0), heading=title, layout=WORDS)
     figures: list[Column[tuple[str, Row]]] = [_marked(column.of(itemgetter(1)), rows) for column in columns]
-    return Sheet([names, *figures], [rows], layout={"overflow": "fold"}).drawn()
+    return Sheet([names, *figures], [rows], layout={"overflow": "fold"})
 
 
 def _marked(column: Column[Row], rows: Sequence[Row]) -> Column[Row]:
-    known = [value for row in rows if column.name == "pinball" and (value := column.value(row)) is not None]
+    known = [value for row in rows if "pinball" in column.name and (value := column.value(row)) is not None]
     return replace(column, mark=lambda row: "bold" if len(known) > 1 and column.value(row) == min(known) else "")
 
 
@@ -206,69 +204,69 @@ def evaluations_to_html(evaluations: Sequence[Evaluation]) -> str:
     groups = {title: found for title, found in groups.items() if found}
     notes = [(one.series.name, note) for one in evaluations for note in one.notes]
     notes += [(one.series.name, f"{n} is left out: {why}") for one in evaluations for n, why in one.left_out.items()]
-    return page("forecast.html.j2", evaluations=evaluations, notes=notes, scores=_scores_figure(groups))
-
-
-def _scores_figure(groups: Mapping[str, Mapping[str, Scored]]) -> Figure:
-    """A row of panels for each group: pinball by lead, coverage by lead, coverage of the window's total."""
-    from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
-
-    titles = [
-        f"{escape_html(title)}: {what}"
-        for title in groups
-        for what in ("pinball / mean rate", "within the band, %", "total within it, %")
-    ]
-    figure = make_subplots(rows=len(groups), cols=3, subplot_titles=titles, column_widths=[0.4, 0.4, 0.2])
     names = list(dict.fromkeys(name for found in groups.values() for name in found))
-    for row, found in enumerate(groups.values(), start=1):
-        for name, own in found.items():
-            look = {"color": VALUES[names.index(name) % len(VALUES)]}
-            shared = {"name": escape_html(name), "legendgroup": name, "row": row, "marker": look}
-            leads = list(own.leads)
-            losses = [own.leads[lead].relative_pinball for lead in leads]
-            figure.add_scatter(x=leads, y=losses, col=1, mode="lines+markers", line=look, showlegend=row == 1, **shared)
-            covered = [own.leads[lead].coverage[SHOWN_BAND] for lead in leads]
-            figure.add_scatter(
-                x=leads,
-                y=[100 * share.value for share in covered],
-                error_y=_error_bars(covered),
-                col=2,
-                mode="lines+markers",
-                line=look,
-                showlegend=False,
-                **shared,
-            )
-            total = own.total.coverage[SHOWN_BAND]
-            shared["marker"] = {**look, "opacity": 0.5}  # error bars are seen on it
-            figure.add_bar(
-                x=[escape_html(name)],
-                y=[100 * total.value],
-                error_y=_error_bars([total]),
-                col=3,
-                showlegend=False,
-                **shared,
-            )
-        for column in (2, 3):
-            line = {"color": _GREY, "width": 1.5, "dash": "dot"}
-            figure.add_hline(y=100 * SHOWN_BAND, row=row, col=column, line=line, opacity=1)
-            figure.update_yaxes(range=[0, 102], row=row, col=column)
-    figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=1)
-    figure.update_xaxes(type="log", tickvals=[1, 5, 10, 30, 60, 200], title_text="lead, s", col=2)
-    figure.update_yaxes(rangemode="tozero", separatethousands=True, col=1)
-    figure.update_annotations(font_size=12)
-    figure.update_layout(template="simple_white", width=1150, height=120 + 280 * len(groups), margin={"t": 60})
-    return figure
+    figures = {title: _scores_figures(found, names) for title, found in groups.items()}
+    placed = {title: [f"scores-{at}-{n}" for n in range(len(own))] for at, (title, own) in enumerate(figures.items())}
+    return page(
+        "forecast.html.j2",
+        {place: own for title in figures for place, own in zip(placed[title], figures[title], strict=True)},
+        evaluations=evaluations,
+        notes=notes,
+        placed=placed,
+        sheets={title: (overall_sheet(found), *lead_sheets(found)) for title, found in groups.items()},
+    )
 
 
-def _error_bars(shares: Sequence[Share]) -> Json | None:
+def _scores_figures(found: Mapping[str, Scored], names: Sequence[str]) -> tuple[Json, ...]:
+    """Pinball by lead, coverage by lead, coverage of the window's total; ``names`` are all methods of the page."""
+    losses: list[Json] = []
+    covered: list[Json] = []
+    totals: list[Json] = []
+    for name, own in found.items():
+        look: Json = {"color": VALUES[names.index(name) % len(VALUES)]}
+        mark = {**look, "symbol": _SYMBOLS[names.index(name) % len(_SYMBOLS)], "size": 8}
+        line = {"type": "scatter", "mode": "lines+markers", "name": escape_html(name), "x": list(own.leads)}
+        marked = {**line, "line": look, "marker": mark}
+        losses.append({**marked, "y": [scores.relative_pinball for scores in own.leads.values()]})
+        shares = [scores.coverage[SHOWN_BAND] for scores in own.leads.values()]
+        covered.append({**marked, "y": [100 * share.value for share in shares], "error_y": _error_bars(shares)})
+        total = own.total.coverage[SHOWN_BAND]
+        bar = {"type": "bar", "orientation": "h", "name": escape_html(name), "y": [escape_html(name)]}
+        pale = {**look, "opacity": 0.5}  # error bars are seen on it
+        totals.append({**bar, "x": [100 * total.value], "error_x": _error_bars([total]), "marker": pale})
+    band = f"{100 * SHOWN_BAND:.0f} % band"
+    leads_axis = {"type": "log", "tickvals": [1, 5, 10, 30, 60, 200], "title": {"text": "lead, s"}}
+    wanted_pct = 100 * SHOWN_BAND
+    stroke: Json = {"type": "line", "line": {"color": INK, "width": 1.5, "dash": "dot"}}
+    across = [{**stroke, "xref": "paper", "x0": 0, "x1": 1, "y0": wanted_pct, "y1": wanted_pct}]
+    upright = [{**stroke, "yref": "paper", "y0": 0, "y1": 1, "x0": wanted_pct, "x1": wanted_pct}]
+    shares_axis = {"range": [0, 102]}
+    return (
+        panel("pinball / mean rate", losses, has_table=True, xaxis=leads_axis, yaxis={"rangemode": "tozero"}),
+        panel(f"within the {band}, %", covered, has_table=True, xaxis=leads_axis, yaxis=shares_axis, shapes=across),
+        panel(
+            f"the window's total within the {band}, %",
+            totals,
+            has_table=True,
+            xaxis=shares_axis,
+            yaxis={"autorange": "reversed"},
+            margin={"l": 10, "r": 10, "t": 10, "b": 45},
+            showlegend=False,
+            shapes=upright,
+        ),
+    )
+
+
+def _error_bars(shares: Sequence[Share]) -> Json:
     if any(share.low is None or share.high is None for share in shares):
-        return None
+        return {"visible": False}
     return {
         "type": "data",
         "symmetric": False,
         "array": [100 * ((share.high or 0) - share.value) for share in shares],
         "arrayminus": [100 * (share.value - (share.low or 0)) for share in shares],
         "thickness": 1,
+        "color": INK,
     }
 
 
@@ -430,57 +428,35 @@ def shown_to_html(shown: ShownForecast) -> str:
     """
     require_plot_extra()
     totals = {name: shown.total(index) for index, name in enumerate(shown.tenants)}
-    return page("forecast-window.html.j2", shown=shown, totals=totals, window=_window_figure(shown))
+    figures = {f"window-{tenant}": _window_figure(shown, tenant) for tenant in range(len(shown.tenants))}
+    return page("forecast-window.html.j2", figures, shown=shown, totals=totals)
 
 
-def _window_figure(shown: ShownForecast) -> Figure:
-    from plotly.subplots import make_subplots  # noqa: PLC0415 - heavy, and an optional extra
-
-    figure = make_subplots(rows=len(shown.tenants), cols=1, subplot_titles=list(map(escape_html, shown.tenants)))
+def _window_figure(shown: ShownForecast, tenant: int) -> Json:
+    """What came before the window, the forecast of it, and what came in it."""
     n_past = min(len(shown.past_rps), max(1, round(_PAST_S / shown.step_s)))
     before_s = shown.known_until_s + shown.step_s * np.arange(-n_past, 0, dtype=np.float64)
     window_s = shown.start_s + shown.step_s * np.arange(len(shown.came_rps), dtype=np.float64)
-    forecast, (band, _, _) = shown.forecast, shown.band
-    for tenant in range(len(shown.tenants)):
+    forecast, (band, low, high) = shown.forecast, shown.band
 
-        def line(
-            x: FloatArray,
-            y: FloatArray,
-            name: str,
-            colour: str,
-            width: float = 1.5,
-            tenant: int = tenant,
-            **more: object,
-        ) -> None:
-            figure.add_scatter(
-                x=x,
-                y=y,
-                row=tenant + 1,
-                col=1,
-                name=name,
-                legendgroup=name,
-                mode="lines",
-                line={"color": colour, "width": width},
-                showlegend=tenant == 0 and bool(name),
-                **more,
-            )
+    def line(x: FloatArray, y: FloatArray, name: str, colour: str, width: float = 1.5, **more: object) -> Json:
+        look = {"color": colour, "width": width}
+        values = {"x": x.tolist(), "y": y[:, tenant].tolist()}
+        return {"type": "scatter", "mode": "lines", "name": name, "line": look, **values, **more}
 
-        for path in forecast.paths_rps[:_SHOWN_PATHS, :, tenant]:
-            line(window_s, path, "", "#C9D6DF", 0.8)
-        line(window_s, forecast.quantiles_rps[-1, :, tenant], "", VALUES[4], 0)
-        line(
-            window_s,
-            forecast.quantiles_rps[0, :, tenant],
-            f"{100 * band:.0f} % band",
-            VALUES[4],
-            0,
-            fill="tonexty",
-            fillcolor="rgba(136, 204, 238, 0.35)",
-        )
-        line(before_s, shown.past_rps[-n_past:, tenant], "before", _GREY)
-        line(window_s, shown.came_rps[:, tenant], "came", _BLACK)
-        line(window_s, forecast.mean_rps[:, tenant], "mean", VALUES[0], 2.5)
-    figure.update_xaxes(title_text="second of the run", separatethousands=True, row=len(shown.tenants))
-    figure.update_yaxes(title_text="requests/s", rangemode="tozero", separatethousands=True)
-    figure.update_layout(template="simple_white", height=100 + 260 * len(shown.tenants), margin={"t": 50})
-    return figure
+    paths = [
+        line(window_s, path, f"path {n}", _GREY, 0.6, showlegend=False, hoverinfo="skip")
+        for n, path in enumerate(forecast.paths_rps[:_SHOWN_PATHS], start=1)
+    ]
+    within = {"fill": "tonexty", "fillcolor": "rgba(136, 204, 238, 0.35)"}
+    lines = [
+        *paths,
+        line(window_s, high, f"{100 * (1 + band) / 2:.0f} %", VALUES[4], 0, showlegend=False),
+        line(window_s, low, f"{100 * band:.0f} % band, low end", VALUES[4], 0, **within),
+        line(before_s, shown.past_rps[-n_past:], "before", _GREY),
+        line(window_s, shown.came_rps, "came", INK),
+        line(window_s, forecast.mean_rps, "mean", VALUES[0], 2.5),
+    ]
+    seconds = {"title": {"text": "second of the run"}}
+    title = f"requests a second: {shown.tenants[tenant]}"
+    return panel(title, lines, height=320, xaxis=seconds, yaxis={"rangemode": "tozero"})

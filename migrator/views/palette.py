@@ -1,7 +1,7 @@
 """One colour, one meaning, in every table, page and plot: of a tenant, a policy, a cause of loss, a varied value.
 
 No colour of one kind is a colour of another. Terminals have names for tenants' colours, pages and plots hexadecimal
-ones. What is told by colour is told by a letter, a mark, a pattern or a number as well.
+ones. What a colour says, a letter, a mark, a pattern or a number says as well.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "equal": "#6B4C2A",
         "static": "#7F7F7F",
         "static-history": "#B5B5B5",
+        "mudi": "#7B6FD0",
         "oracle": "#000000",
     }
 )
@@ -47,22 +48,53 @@ UNKNOWN_POLICY = "#555555"
 
 LOSSES: Mapping[str, str] = MappingProxyType(
     {
-        "goodput": "#C9D6DF",
+        "goodput": "#18804F",
         "wrong_old": "#EEDD88",
-        "wrong_new": "#BBCC33",
-        "capacity": "#EE8866",
-        "reconfiguration": "#77AADD",
-        "forecast": "#FFAABB",
-        "queueing": "#44BB99",
+        "wrong_new": "#D5D5D5",
+        "capacity": "#EE9F82",
+        "reconfiguration": "#8CB6E0",
+        "forecast": "#FFB3C1",
+        "queueing": "#A8E1F5",
     }
 )
-"""By the class of an account: a calm colour for goodput, and Tol's light ones, on which dark numbers can be read."""
+"""By the class of an account: goodput is brightest, on losses dark numbers can be read, and nothing wrong is green."""
 
 VALUES = ("#332288", "#44AA99", "#DDCC77", "#CC6677", "#88CCEE", "#117733", "#AA4499", "#999933")
 """Of the values of a varied key, in their order; Tol's muted ones."""
 
 ALL_WORKLOADS = "#8FB0C7"
 """Of a figure over all workloads together."""
+
+
+IN_THE_DARK: Mapping[str, str] = MappingProxyType(
+    {
+        LOSSES["goodput"]: "#5AD19B",
+        LOSSES["wrong_old"]: "#786A2E",
+        LOSSES["wrong_new"]: "#5C5F63",
+        LOSSES["capacity"]: "#8F4A33",
+        LOSSES["reconfiguration"]: "#3F6288",
+        LOSSES["forecast"]: "#8A4A5C",
+        LOSSES["queueing"]: "#2F7085",
+        POLICIES["migrator"]: "#3B9BDB",
+        POLICIES["migrator-paper-cold"]: "#6C9DB8",
+        POLICIES["paris-changing"]: "#4FB399",
+        POLICIES["time-sharing"]: "#D070A0",
+        POLICIES["window"]: "#C46A96",
+        POLICIES["equal"]: "#B08A5B",
+        POLICIES["oracle"]: "#FFFFFF",
+        OWN_POLICIES[0]: "#A98BE0",
+        OWN_POLICIES[1]: "#E8707A",
+        OWN_POLICIES[3]: "#EE7DB5",
+        OWN_POLICIES[4]: "#CC8A4A",
+        UNKNOWN_POLICY: "#AAAAAA",
+        ALL_WORKLOADS: "#557C96",
+        VALUES[0]: "#9C8CF0",
+        VALUES[3]: "#E08A98",
+        VALUES[5]: "#3FA35C",
+        VALUES[6]: "#D07AC4",
+    }
+)
+"""What takes a colour's place on a dark page, where it would not be seen, or where its kin would be too bright."""
 
 
 def shown(policy: str) -> str:

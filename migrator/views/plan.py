@@ -33,7 +33,7 @@ from migrator.views.table import WORDS, Column, Sheet
 from planner.arrays import Floats
 from planner.attainment import Attainment, attainments
 from planner.course import Course, courses
-from planner.explain import HELD, Explanation, LayoutChoice, TenantStep
+from planner.explain import HELD, Explanation, LayoutChoice, LoanWorth, TenantStep
 from planner.plan import InferenceSpan, Lifetime, MigPlan
 from planner.problem import Owner, Problem, Reconfiguration, Task
 from planner.verify import TOLERANCE, Verification, Violation
@@ -148,7 +148,7 @@ def _work(plan: MigPlan) -> str:
 
 
 def _broken(plan: MigPlan, verification: Verification) -> tuple[Violation, ...]:
-    """What is wrong with the plan; one that may miss floors and says so is told apart."""
+    """What is wrong with the plan; one that may miss floors and says so is separate."""
     return verification.broken_rules if plan.missed else verification.violations
 
 
@@ -255,7 +255,8 @@ def _paper_sheet(plan: MigPlan) -> Sheet[tuple[str, ...]]:
 
 def _physical_sheet(problem: Problem, plan: MigPlan) -> Sheet[int]:
     """A row for each step at which something changes: the slices, what starts, what ends."""
-    moments = {item.create_step for item in plan.lifetimes} | {item.end_step for item in plan.lifetimes}
+    told = _from_when_lent(plan)
+    moments = {item.create_step for item in told} | {item.end_step for item in told}
     moments |= {begin for begin, _, _ in problem.unavailable_spans} if problem.unavailable else set()
 
     def slices(step: int) -> Text:
@@ -265,10 +266,10 @@ def _physical_sheet(problem: Problem, plan: MigPlan) -> Sheet[int]:
         return layout_strip(layout, problem.tenant_names, problem.gpu.memory_slices, not_ours)
 
     def starts(step: int) -> Text:
-        return _by_owner(problem, [item for item in plan.lifetimes if item.create_step == step < item.end_step], _ready)
+        return _by_owner(problem, [item for item in told if item.create_step == step < item.end_step], _ready)
 
     def ends(step: int) -> Text:
-        return _by_owner(problem, [item for item in plan.lifetimes if item.end_step == step], lambda _: "")
+        return _by_owner(problem, [item for item in told if item.end_step == step], lambda _: "")
 
     columns = [
         _STEP,
@@ -283,7 +284,7 @@ def _physical_sheet(problem: Problem, plan: MigPlan) -> Sheet[int]:
 
 def _ready(item: Lifetime) -> str:
     if not item.is_inference:
-        return f" until {item.end_step}"
+        return f"{' lent' if item.lent else ''} until {item.end_step}"
     return f" from {item.serve_step}" if item.serve_step > item.create_step else ""
 
 
@@ -320,10 +321,15 @@ def chart_of(problem: Problem, plan: MigPlan, letters: Sequence[str]) -> Chart:
             assert_never(problem.reconfiguration)
 
 
+def _from_when_lent(plan: MigPlan) -> list[Lifetime]:
+    """The lifetimes, loans without their trainer's start, which passes beside those who serve."""
+    return [replace(item, create_step=item.serve_step) if item.lent else item for item in plan.lifetimes]
+
+
 def _in_slices(plan: MigPlan) -> Sequence[Lifetime]:
     """The lifetimes without what of them is lent, so that no two are in one slice."""
-    found = list(plan.lifetimes)
-    for loan in (item for item in plan.lifetimes if item.lent):
+    found = _from_when_lent(plan)
+    for loan in [item for item in found if item.lent]:
         for item in [own for own in found if own.is_inference and own.placement == loan.placement]:
             before = replace(item, end_step=min(item.end_step, loan.create_step))
             after = replace(item, create_step=max(item.create_step, loan.end_step))
@@ -345,6 +351,7 @@ def _on_slices(problem: Problem, plan: MigPlan) -> Chart:
             is_retraining=not item.is_inference,
             label=_label(problem, item.placement.profile),
             others=tuple(map(problem.tenant_names.index, item.owner.others)),
+            is_lent=item.lent,
         )
         for item in _in_slices(plan)
     ]
@@ -414,6 +421,12 @@ def print_explanation(found: Explanation, console: Console) -> None:
             f"turns, {pool.apart:,.2f} at most if each instance were one's alone",
             soft_wrap=True,
         )
+    if not found.n_compared:  # the problem sets the layout
+        if found.loans:
+            console.print("[bold]The loans[/], each against the plan without it, all else as it is")
+            console.print(_loans_sheet(found).fitted(console)[0])
+        console.print(escape(found.reason))
+        return
     console.print(
         f"[bold]What could be held in steps {found.from_step}–{found.to_step}[/], all else as in the plan: "
         f"{counted(found.n_compared, 'layout')} to choose from"
@@ -477,6 +490,41 @@ def _choices_sheet(found: Explanation) -> Sheet[LayoutChoice]:
         frame={**_FRAME, "caption": _CAPTION, "caption_justify": "left"},
     )
 
+
+def _loans_sheet(found: Explanation) -> Sheet[LoanWorth]:
+    """A row a loan: what is lent to whom, in which steps, and what that takes and wins, in requests."""
+
+    def of_tenant(place: int) -> Column[LoanWorth]:
+        return Column(meanwhile[place], get=lambda one: one.meanwhile[place], form="+z,.2f")
+
+    letters, names = _letters(found), [tenant.name for tenant in found.tenants]
+    meanwhile = [f"meanwhile {letter}" for letter in letters]
+
+    def to_whom(one: LoanWorth) -> Text:
+        place = names.index(one.tenant)
+        return Text(f"{letters[place].lower()} {one.placement}", style=COLOURS[place])
+
+    def when(one: LoanWorth) -> str:
+        start = f"{one.create_step}, " if one.serve_step > one.create_step else ""
+        return f"{start}{one.serve_step}–{one.end_step}"
+
+    return Sheet(
+        [
+            Column("lent", text=to_whom, layout=_LEFT),
+            Column("trainer, lent", text=when, layout=_LEFT),
+            *map(of_tenant, range(len(names))),
+            Column("later", "later", form="+z,.2f"),
+            Column("wins", "net", form="+z,.2f"),
+        ],
+        [[*found.loans]],
+        lambda one: "bold" if one.create_step <= found.step < one.end_step else "",
+        spare=(*meanwhile, "later"),
+        layout={"no_wrap": True},
+        frame={**_FRAME, "caption": _LOANS_CAPTION, "caption_justify": "left"},
+    )
+
+
+_LOANS_CAPTION = "goodput in requests: of each tenant while the instance is lent, then of all in other steps"
 
 _CAPTION = "goodput in requests, once everything serves; net: what is left of it, for others the difference"
 

@@ -1,20 +1,18 @@
 """The page of a run, from its log alone: where its goodput went, who held what, and what came, on one axis of time.
 
-Figures are plotly's, written as JSON into the page; texts and tables stand in the template beside this file. Plotly
+Figures are plotly's, written as JSON into the page; texts and tables are in the template beside this file. Plotly
 reads HTML in names, so that they are escaped for it, too.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from io import StringIO
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -24,21 +22,32 @@ from executor.files import read_input
 from migrator.log import records
 from migrator.log.account import Account, SecondAccounts, accounts, waits_for_others
 from migrator.log.diff import Diff
+from migrator.log.progress import Progress
 from migrator.log.report import Percentile, Report, WindowReport, report_of
 from migrator.log.runlog import CONFIG_FILE, ReadLog, is_being_written
-from migrator.log.timeline import PHASES, HeldSpan, TenantTrack, courses, held, n_seconds, new_models
+from migrator.log.timeline import TenantTrack, courses, held, holding, n_seconds, new_models
 from migrator.log.trouble import Achieved, kept_in
 from migrator.terminal.console import counted
 from migrator.views.diff import cause_text, headline, row_name
 from migrator.views.ending import LOSSES_IN_WORDS
-from migrator.views.figures import FIGURES
-from migrator.views.page import page
-from migrator.views.palette import LOSSES, PAGE_TENANTS, shown
+from migrator.views.figures import EXPECTED, FIGURES
+from migrator.views.held import (
+    OTHERS,
+    are_by_model,
+    colour_legend,
+    held_bars,
+    rows_axis,
+    rows_text,
+    shown_phases,
+    tenant_colours,
+)
+from migrator.views.page import INK, Json, page
+from migrator.views.palette import LOSSES, shown
 from migrator.views.report import print_report, what_is_simulated
+from migrator.views.summary import tenants_sheet
 from migrator.views.table import named
+from migrator.whatif.search import Condition
 from workloads.arrays import FloatArray, IntArray
-
-Json = dict[str, Any]
 
 MOST_POINTS = 4_000
 """Of a line; beyond it each pixel's least and most are drawn."""
@@ -51,19 +60,26 @@ _MOST_LINES = 60
 MOST_ROWS = 200
 """Of a table of things that happened; beyond it the rest is a number."""
 
+UNAVOIDABLE = "wrong_new"
+"""The loss that no plan could have avoided: errors of the newest model. All others are before it."""
+
+AVOIDABLE = tuple(name for name in LOSSES_IN_WORDS if name != UNAVOIDABLE)
+
+MOST_CAPACITY = 4
+"""Times the most arrivals, beyond which what served could answer is cut: it would leave the others no room."""
+
 N_PLACES = 3
 """Links from the first screen to where goodput was lost."""
-
-_PATTERNS = {"creating": "x", "starting": "/", "serving": "", "retraining": ".", "ending": "-", "others": "+"}
-"""By phase, so that it is seen without colours."""
-
-_OTHERS = "#8C8C8C"
 
 _GPU_PX, _REQUESTS_PX, _ACCURACY_PX, _GAP_PX, _EDGE_PX = 230, 150, 70, 34, 40
 """Heights of the panels, between them, and above and below all of them."""
 
-_THIN_ROWS = 0.3
-"""Bars below this height have no outline, which would cover them."""
+
+_COLUMNS = {
+    True: ("arrivals", "in time", "accuracy", "goodput", "p50", "p99"),
+    False: ("arrivals", "in time", "refused", "expected goodput", "p50", "p99"),
+}
+"""Of the table by window and tenant, by whether it is known what is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,41 +92,61 @@ class Place:
     words: str
 
 
-def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_s: int | None = None) -> str:
+def run_to_html(
+    log: ReadLog,
+    rival: ReadLog | None = None,
+    from_s: int = 0,
+    to_s: int | None = None,
+    conditions: Sequence[Condition] = (),
+    *,
+    progress: Progress | None = None,
+    reload_s: int | None = None,
+) -> str:
     """The page of a run, or of its seconds ``[from_s, to_s)``; the same for the same log.
 
-    ``rival`` is the log of another policy's run on the same requests.
+    ``rival`` is the log of another policy's run on the same requests. Tenants are judged by the ``conditions`` of
+    ``--keep``, else by their floors, else by what is usual. Of a run that goes on ``progress`` is what its log does not
+    have yet; the page is to load itself again after ``reload_s``.
     """
+    first_s = round(log.first_window * log.header.window_s)
+    from_s = max(from_s, first_s)
     end_s = n_seconds(log) if to_s is None else min(to_s, n_seconds(log))
     until_s = math.inf if end_s == n_seconds(log) else end_s  # what ends a run may come after its last second
-    report, known = report_of(log), accounts(log)
+    report = report_of(log)
+    known = accounts(log, first_s, needs_labels=False)
     windows = [one for one in report.windows if _overlaps(log, one.window, from_s, end_s)]
     total = sum((account.total for account in known.values()), Account())
-    by_window = _by_window(log, known, windows)
-    data = {
+    by_window = _by_window(log, known, windows, first_s)
+    figures = {
         "time": _time_figure(log, report, from_s, end_s),
-        "losses-figure": _losses_figure(by_window),
+        "losses-figure": _losses_figure(by_window, _classes(report)),
         "latency": _latency_figure(log, windows),
     }
-    losses = sorted(((share, name) for name, share in total.shares.items() if name != "goodput"), reverse=True)
+    avoidable = max((100 * total.shares[name], LOSSES_IN_WORDS[name]) for name in AVOIDABLE)
+    whole = holding(log)
     return page(
         "run.html.j2",
-        figures=named(FIGURES, ("arrivals", "in time", "accuracy", "goodput", "p50", "p99")),
-        data=_as_json(data),
+        figures,
+        columns=named((*FIGURES, *EXPECTED), _COLUMNS[report.is_labelled]),
         header=report.header,
-        n_windows=counted(report.header.windows, "window"),
+        n_windows=counted(len(report.windows) if report.header.service else report.header.windows, "window"),
         report=report,
         what=Text.from_markup(what_is_simulated(report.header)).plain,
         policy=shown(report.header.policy),
         rival=None if rival is None else shown(rival.header.policy),
         ahead=None if rival is None else _ahead(log, rival),
-        loss=None if not losses or not losses[0][0] else (100 * losses[0][0], LOSSES_IN_WORDS[losses[0][1]]),
+        tenants=tenants_sheet(log, report, rival, conditions),
+        avoidable=avoidable if avoidable[0] else None,
+        unavoidable_pct=100 * total.shares[UNAVOIDABLE],
         places=_places(by_window),
         state=_state(log, report),
+        progress=progress,
+        reload_s=reload_s,
         windows=windows,
+        first_window=log.first_window,
         by_window=by_window,
-        waits=_waits(log, known, by_window),
-        classes=[name for name in LOSSES if name != "forecast"],
+        waits=_waits(log, known, by_window, first_s),
+        classes=_classes(report),
         kept=_kept(log),
         slo_ms={tenant.name: tenant.slo_ms for tenant in report.header.tenants},
         models=[one for one in new_models(log) if _is_in(one.at_s, from_s, until_s)],
@@ -122,9 +158,9 @@ def run_to_html(log: ReadLog, rival: ReadLog | None = None, from_s: int = 0, to_
             if _is_in(entry.at_s, from_s, until_s)
         ],
         most_rows=MOST_ROWS,
-        tenants=[(tenant.name, PAGE_TENANTS[n % len(PAGE_TENANTS)]) for n, tenant in enumerate(report.header.tenants)],
-        colours_repeat=len(report.header.tenants) > len(PAGE_TENANTS),
-        phases=PHASES,
+        colours=colour_legend(whole),
+        are_by_model=are_by_model(whole),
+        phases=shown_phases([whole]),
         assumed=report.header.assumed,
         wall=log.entries[0].wall,
         config=_config(log),
@@ -172,6 +208,8 @@ def _state(log: ReadLog, report: Report) -> str | None:
     match report.ending:
         case "finished":
             return None
+        case "stopped":
+            return "the service was stopped"
         case "interrupted":
             return "the run was interrupted" if report.reason is None else f"the run ended: {report.reason}"
         case _:
@@ -197,37 +235,38 @@ def _as_text(report: Report) -> str:
 
 
 def _by_window(
-    log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[WindowReport]
+    log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[WindowReport], first_s: int
 ) -> dict[int, dict[str, Account]]:
-    """The account of each settled window, by tenant."""
+    """The account of each settled window, by tenant; ``known`` begin with second ``first_s``."""
     window_s = round(log.header.window_s)
-    settled = [one.window for one in windows if not one.is_void]
+    begins = {one.window: one.window * window_s - first_s for one in windows if not one.is_void}
     return {
-        window: {name: own.between(window * window_s, (window + 1) * window_s) for name, own in known.items()}
-        for window in settled
+        window: {name: own.between(first, first + window_s) for name, own in known.items()}
+        for window, first in begins.items()
     }
 
 
 def _waits(
-    log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[int]
+    log: ReadLog, known: Mapping[str, SecondAccounts], windows: Iterable[int], first_s: int
 ) -> dict[int, dict[str, float]] | None:
     """Of what queued too long, what waited for others of its pool, as in :func:`_by_window`; ``None`` if not known."""
-    window_s, waits = round(log.header.window_s), waits_for_others(log, known)
+    window_s, waits = round(log.header.window_s), waits_for_others(log, known, first_s)
     if not waits:
         return None
+    places = {window: window * window_s - first_s for window in windows}
     return {
-        window: {name: float(own[window * window_s : (window + 1) * window_s].sum()) for name, own in waits.items()}
-        for window in windows
+        window: {name: float(own[first : first + window_s].sum()) for name, own in waits.items()}
+        for window, first in places.items()
     }
 
 
 def _places(by_window: Mapping[int, Mapping[str, Account]]) -> list[Place]:
-    """The windows and tenants that lost most, by cause."""
+    """The windows and tenants that lost most that could be avoided, by cause."""
     each = [
         (getattr(account, name), window, tenant, name)
         for window, own in by_window.items()
         for tenant, account in own.items()
-        for name in LOSSES_IN_WORDS
+        for name in AVOIDABLE
     ]
     largest = sorted((one for one in each if one[0] >= 1), key=lambda one: -one[0])[:N_PLACES]
     return [Place(window, tenant, requests, LOSSES_IN_WORDS[name]) for requests, window, tenant, name in largest]
@@ -253,20 +292,26 @@ def _figure_by_window(
     return {"data": data, "layout": layout, "panels": [[title, "y"]]}
 
 
-def _losses_figure(by_window: Mapping[int, Mapping[str, Account]]) -> Json:
+def _classes(report: Report) -> dict[str, str]:
+    """The classes of accounts that the page shows, with their names on it; without labels, what is right is unknown."""
+    unknown = ("forecast",) if report.is_labelled else ("forecast", "wrong_old", "wrong_new")  # one log cannot tell
+    names = {name: name.replace("_", " ") for name in LOSSES if name not in unknown}
+    return names if report.is_labelled else names | {"goodput": "in time"}
+
+
+def _losses_figure(by_window: Mapping[int, Mapping[str, Account]], classes: Mapping[str, str]) -> Json:
     """A stacked bar a window: where its arrivals went, %."""
     sums = {window: sum(own.values(), Account()) for window, own in by_window.items()}
     bars = [
         {
             "type": "bar",
-            "name": name.replace("_", " "),
+            "name": title,
             "x": [*sums],
             "y": [100 * account.shares[name] for account in sums.values()],
-            "marker": {"color": colour},
-            "hovertemplate": f"window %{{x}}: {name.replace('_', ' ')} %{{y:.2f}} %<extra></extra>",
+            "marker": {"color": LOSSES[name]},
+            "hovertemplate": f"window %{{x}}: {title} %{{y:.2f}} %<extra></extra>",
         }
-        for name, colour in LOSSES.items()
-        if name != "forecast"  # one log cannot tell it apart
+        for name, title in classes.items()
     ]
     axis = {"title": {"text": "% of arrivals"}, "range": [0, 100], "fixedrange": True}
     title = "where the arrivals went, %"
@@ -277,7 +322,8 @@ def _latency_figure(log: ReadLog, windows: Sequence[WindowReport]) -> Json:
     """By window each tenant's median and 99th percentile, % of its SLO; those that were never answered lie on top."""
     lines: list[Json] = []
     unanswered: list[tuple[int, str]] = []
-    for n, tenant in enumerate(log.header.tenants):
+    colours = tenant_colours(holding(log))
+    for tenant in log.header.tenants:
         for name, dash in (("p50", "dot"), ("p99", "solid")):
             found = [getattr(one.tenants.get(tenant.name), name, Percentile()) for one in windows]
             shown = f"{escape(tenant.name)} {name}"
@@ -293,7 +339,7 @@ def _latency_figure(log: ReadLog, windows: Sequence[WindowReport]) -> Json:
                     "name": shown,
                     "x": [one.window for one in windows],
                     "y": [None if one.ms is None else 100 * one.ms / tenant.slo_ms for one in found],
-                    "line": {"color": PAGE_TENANTS[n % len(PAGE_TENANTS)], "dash": dash},
+                    "line": {"color": colours[tenant.name], "dash": dash},
                     "hovertemplate": "window %{x}: %{y:.0f} % of the SLO<extra>%{fullData.name}</extra>",
                 }
             )
@@ -307,15 +353,21 @@ def _latency_figure(log: ReadLog, windows: Sequence[WindowReport]) -> Json:
                 "x": [window for window, _ in unanswered],
                 "y": [top] * len(unanswered),
                 "text": [name for _, name in unanswered],
-                "marker": {"symbol": "triangle-up-open", "size": 10, "color": _OTHERS},
+                "marker": {"symbol": "triangle-up-open", "size": 10, "color": OTHERS},
                 "hovertemplate": "window %{x}: %{text} > SLO, of requests that were not answered<extra></extra>",
             }
         )
     place = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 100, "y1": 100}
-    slo = {**place, "line": {"width": 1, "dash": "dash"}}
+    slo = {**place, "line": {"width": 1, "dash": "dash", "color": INK}}
     axis = {"title": {"text": "latency, % of SLO"}, "rangemode": "tozero", "fixedrange": True}
     numbers = [one.window for one in windows]
-    return _figure_by_window("latency, % of the SLO", lines, numbers, 260, 50, {"yaxis": axis, "shapes": [slo]})
+    figure = _figure_by_window("latency, % of the SLO", lines, numbers, 260, 50, {"yaxis": axis, "shapes": [slo]})
+    if are_by_model(holding(log)):
+        figure["layout"]["showlegend"] = False  # it would be higher than the figure
+        figure["note"] = (
+            "Colours are of models; the 99th percentile is solid, the median dotted. Point at a mark for its tenant."
+        )
+    return figure
 
 
 # --- two runs
@@ -333,7 +385,7 @@ def diff_to_html(diff: Diff, one: str, other: str) -> str:
                 round(sum(gain.by_row[row] for gain in diff.gains if gain.window == window), 3) + 0.0  # no -0
                 for window in windows
             ],
-            "marker": {"color": LOSSES.get(row, _OTHERS)},
+            "marker": {"color": LOSSES.get(row, OTHERS)},
             "hovertemplate": "window %{x}: %{y:+.3f} points<extra>%{fullData.name}</extra>",
         }
         for row in diff.by_row
@@ -342,7 +394,7 @@ def diff_to_html(diff: Diff, one: str, other: str) -> str:
     figures = {"gains": _figure_by_window("points gained", bars, windows, 340, 80, axes, barmode="relative")}
     return page(
         "diff.html.j2",
-        data=_as_json(figures),
+        figures,
         one=one,
         other=other,
         headline=headline(diff),
@@ -422,30 +474,35 @@ def _time_figure(log: ReadLog, report: Report, from_s: int, to_s: int) -> Json:
         data.extend({**trace, "yaxis": name} for trace in traces)
         panels.append([title, name])
 
+    whole, cut = holding(log), []
+    colours = tenant_colours(whole)
     if spans:
-        is_sliced = log.header.sharing == "instances"
-        n_rows = log.header.memory_slices if is_sliced else 20
-        ticks = {"tickvals": [row + 0.5 for row in range(n_rows)], "ticktext": [str(row) for row in range(n_rows)]}
-        axis = {"range": [n_rows, 0], "showgrid": False, "zeroline": False, **(ticks if is_sliced else {})}
         unknown = list(_unknown(log, report))
-        add(
-            "who holds which memory slices" if is_sliced else "who has which twentieths of the GPU",
-            axis,
-            [*_bars(log, spans), *_hatched(unknown, n_rows)],
-        )
-    for n, (name, course) in enumerate(courses(log).items()):
-        colour = PAGE_TENANTS[n % len(PAGE_TENANTS)]
-        add(f"requests a second: {name}", {"rangemode": "tozero"}, _request_lines(course, colour, from_s, to_s))
-        right = _line(
-            100 * course.accuracy, from_s, to_s, "right answers of the model in service, %", {"color": colour}
-        )
-        add(f"right answers of the model in service, %: {name}", {"range": [0, 100], "nticks": 3}, [right])
+        bars = held_bars(replace(whole, spans=tuple(spans)))
+        add(rows_text(whole), rows_axis(whole), [*bars, *_hatched(unknown, whole.n_rows)])
+    assumed = {one.tenant for one in report.header.assumed if one.what == "accuracy"}
+    for name, course in courses(log, from_s, to_s).items():
+        colour, most = colours[name], most_capacity(course)
+        if np.nanmax(course.could, initial=0.0) > most:
+            cut.append(f"{name}, which goes up to {np.nanmax(course.could):,.0f}/s")
+        add(f"requests a second: {name}", {"rangemode": "tozero"}, _request_lines(course, colour, from_s))
+        shares = f"right answers of the model in service, {'assumed, ' if name in assumed else ''}%"
+        right = _line(100 * course.accuracy, from_s, shares, {"color": colour})
+        add(f"{shares}: {name}", {"range": [0, 100], "nticks": 3}, [right])
     for begin_s, end_s, what in _unknown(log, report):
         layout["shapes"].append(_across(begin_s, end_s))
         layout["annotations"].append(
             {"xref": "x", "yref": "paper", "x": begin_s, "y": 1, "text": what, "showarrow": False, "xanchor": "left"}
         )
-    return {"data": data, "layout": layout, "panels": panels}
+    cut_at = f"cut at {MOST_CAPACITY} times the most arrivals: {'; '.join(cut)}."
+    note = {"note": f"What served could answer is {cut_at}"} if cut else {}
+    return {"data": data, "layout": layout, "panels": panels, **note}
+
+
+def most_capacity(course: TenantTrack) -> float:
+    """What served could answer is drawn up to here, in requests a second; all of it where nothing came."""
+    most = float(np.nanmax(course.arrivals, initial=0.0))
+    return MOST_CAPACITY * most or math.inf
 
 
 def _unknown(log: ReadLog, report: Report) -> Iterator[tuple[float, float, str]]:
@@ -461,7 +518,7 @@ def _unknown(log: ReadLog, report: Report) -> Iterator[tuple[float, float, str]]
 
 def _across(begin_s: float, end_s: float) -> Json:
     place = {"type": "rect", "xref": "x", "yref": "paper", "x0": begin_s, "x1": end_s, "y0": 0, "y1": 1}
-    return {**place, "fillcolor": "rgba(128,128,128,0.25)", "line": {"width": 1, "dash": "dot", "color": _OTHERS}}
+    return {**place, "fillcolor": "rgba(128,128,128,0.25)", "line": {"width": 1, "dash": "dot", "color": OTHERS}}
 
 
 def _window_lines(log: ReadLog, from_s: int, to_s: int) -> list[Json]:
@@ -469,47 +526,11 @@ def _window_lines(log: ReadLog, from_s: int, to_s: int) -> list[Json]:
     first, last = math.ceil(from_s / window_s), math.floor(to_s / window_s)
     if last - first > _MOST_LINES:
         return []
-    line = {"width": 1, "dash": "dot", "color": _OTHERS}
+    line = {"width": 1, "dash": "dot", "color": OTHERS}
     at_s = [window * window_s for window in range(first, last + 1)]
     return [
         {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line} for x in at_s
     ]
-
-
-def _bars(log: ReadLog, spans: Sequence[HeldSpan]) -> Iterator[Json]:
-    """A bar a span, in its tenant's colour with its phase's pattern, and with its name where colours repeat."""
-    colours = {tenant.name: PAGE_TENANTS[n % len(PAGE_TENANTS)] for n, tenant in enumerate(log.header.tenants)}
-    owners: list[tuple[str | None, str]] = [(name, phase) for name in colours for phase in PHASES if phase != "others"]
-    for tenant, phase in [*owners, (None, "others")]:
-        own = [span for span in spans if (span.tenant, span.phase) == (tenant, phase)]
-        if not own:
-            continue
-        whose = "others" if tenant is None else f"{escape(tenant)}, {phase}"
-        behind = f" {escape(tenant)}" if tenant is not None and len(colours) > len(PAGE_TENANTS) else ""
-        is_told = phase in ("serving", "retraining")
-        heights = [span.end_row - span.first_row for span in own]
-        yield {
-            "type": "bar",
-            "orientation": "h",
-            "name": whose,
-            "base": [round(span.begin_s, 3) for span in own],
-            "x": [round(span.end_s - span.begin_s, 3) for span in own],
-            "y": [(span.first_row + span.end_row) / 2 for span in own],
-            "width": [height - min(0.08, 0.15 * height) for height in heights],
-            "text": [escape(span.what.partition(".")[0]) + behind if is_told else "" for span in own],
-            "textposition": "inside",
-            "insidetextanchor": "start",
-            "textangle": 0,
-            "marker": {
-                "color": colours.get(tenant or "", _OTHERS),
-                "pattern": {"shape": _PATTERNS[phase], "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6},
-                "line": {"width": [0.5 if height >= _THIN_ROWS else 0 for height in heights], "color": "#ffffff"},
-            },
-            "customdata": [[span.what, round(span.begin_s, 3), round(span.end_s, 3)] for span in own],
-            "hovertemplate": "%{customdata[0]}: %{customdata[1]:,.1f} to %{customdata[2]:,.1f} s<extra>"
-            + whose
-            + "</extra>",
-        }
 
 
 def _hatched(unknown: Sequence[tuple[float, float, str]], n_rows: int) -> Iterator[Json]:
@@ -523,27 +544,27 @@ def _hatched(unknown: Sequence[tuple[float, float, str]], n_rows: int) -> Iterat
             "x": [end_s - begin_s for begin_s, end_s in own],
             "y": [n_rows / 2] * len(own),
             "width": [n_rows] * len(own),
-            "marker": {"color": "rgba(128,128,128,0.15)", "pattern": {"shape": "/", "fgcolor": _OTHERS, "size": 10}},
+            "marker": {"color": "rgba(128,128,128,0.15)", "pattern": {"shape": "/", "fgcolor": OTHERS, "size": 10}},
             "customdata": [[kind, begin_s, end_s] for begin_s, end_s in own],
             "hovertemplate": f"{kind}: %{{customdata[1]:,}} to %{{customdata[2]:,}} s<extra></extra>",
         }
 
 
-def _request_lines(course: TenantTrack, colour: str, from_s: int, to_s: int) -> Iterator[Json]:
+def _request_lines(course: TenantTrack, colour: str, from_s: int) -> Iterator[Json]:
     faint = {"width": 0.5, "color": colour}
-    yield _line(course.low, from_s, to_s, "forecast, low", faint)
+    yield _line(course.low, from_s, "forecast, low", faint)
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     band = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.25)"}
-    yield _line(course.high, from_s, to_s, "forecast, high", faint) | band
-    yield _line(course.mean, from_s, to_s, "forecast", {"width": 1, "dash": "dash", "color": colour})
-    yield _line(course.could, from_s, to_s, "what served could answer", {"width": 1.5, "dash": "dot"}) | {"meta": "ink"}
-    yield _line(course.arrivals, from_s, to_s, "arrivals", {"width": 1}) | {"meta": "ink"}
-    yield _line(course.in_time, from_s, to_s, "answered in time", {"width": 1.5, "color": colour})
+    yield _line(course.high, from_s, "forecast, high", faint) | band
+    yield _line(course.mean, from_s, "forecast", {"width": 1, "dash": "dash", "color": colour})
+    could = np.minimum(course.could, most_capacity(course))
+    yield _line(could, from_s, "what served could answer", {"width": 1.5, "dash": "dot", "color": INK})
+    yield _line(course.arrivals, from_s, "arrivals", {"width": 1, "color": INK})
+    yield _line(course.in_time, from_s, "answered in time", {"width": 1.5, "color": colour})
 
 
-def _line(values: FloatArray, from_s: int, to_s: int, name: str, line: Json) -> Json:
-    """The values of these seconds as steps; of many, each pixel's least and most."""
-    own = values[from_s:to_s]
+def _line(own: FloatArray, from_s: int, name: str, line: Json) -> Json:
+    """The values of the seconds from ``from_s`` on as steps; of many, each pixel's least and most."""
     style = {"type": "scatter", "mode": "lines", "name": name, "line": {**line, "shape": "hv"}}
     style["hovertemplate"] = f"%{{x:,.0f}} s: %{{y:,.1f}}<extra>{name}</extra>"
     if len(own) <= MOST_POINTS:
@@ -563,17 +584,3 @@ def extremes(values: FloatArray, n_pixels: int) -> IntArray:
     places = np.where(is_gap, np.inf, rows).argmin(axis=1), np.where(is_gap, -np.inf, rows).argmax(axis=1)
     found = np.concatenate([np.arange(len(rows)) * width + place for place in (*places, is_gap.argmax(axis=1))])
     return np.unique(found[found < n]).astype(np.int64)
-
-
-def _as_json(figures: Json) -> str:
-    """The figures as JSON that may stand within a script."""
-    return json.dumps(_finite(figures), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
-def _finite(value: Any) -> Any:
-    """The value with ``None`` for numbers that are none, which JSON has not."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

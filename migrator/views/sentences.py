@@ -1,6 +1,6 @@
 """What several views say in the same words: goals, what was assumed, floors of in-time answers, surprising windows.
 
-Each is a few lines; the complete lists stand in JSON.
+Each is a few lines; JSON has the complete lists.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a report without goals should not wait for the module's imp
     from migrator.whatif.goals import Goal
 
 MOST_LINES = 6
-"""Lines of what was assumed. Beyond it the rest is named, without values."""
+"""Lines of what was assumed, unless all are asked for."""
 
 _FIRST = ("pools", "accuracy", "worker start", "retraining start", "retraining time")
 """How the kinds begin that weigh most in a plan; they have a line of their own whatever else there is."""
@@ -42,20 +42,21 @@ def _goal_line(goal: Goal) -> str:
         return f"{mark} {goal.condition} {word}: {goal.reason}"
     requests = f"{goal.requests:,} request{'s' if goal.requests != 1 else ''}"
     simulated = ", simulated" if goal.is_simulated else ""
-    return f"{mark} {goal.condition} {word}: {_share_text(goal, goal.share)} of {requests}{simulated}"
+    return f"{mark} {goal.condition} {word}: {share_text(goal.share, goal.condition.share)} of {requests}{simulated}"
 
 
-def _share_text(goal: Goal, share: float) -> str:
+def share_text(share: float, asked_share: float) -> str:
     """The share in percent, with as many digits as tell it from what was asked for."""
     texts = [f"{100 * share:.{digits}f}" for digits in range(1, 7)]
-    asked = 100 * goal.condition.share
+    asked = 100 * asked_share
     return next((text for text in texts if (float(text) == asked) == (100 * share == asked)), texts[-1]) + " %"
 
 
-def assumed_lines(assumed: Sequence[Assumed], *, left_out: Sequence[str] = ()) -> list[str]:
+def assumed_lines(assumed: Sequence[Assumed], *, left_out: Sequence[str] = (), most: int = MOST_LINES) -> list[str]:
     """What was assumed, in a line for each kind of figure and source: whose, its value and where that comes from.
 
-    Of kinds that are ``left_out`` nothing is said, because it is said elsewhere.
+    Of kinds that are ``left_out`` nothing is said, because it is said elsewhere. Beyond ``most`` lines the rest is
+    named, without values.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for item in assumed:
@@ -64,8 +65,8 @@ def assumed_lines(assumed: Sequence[Assumed], *, left_out: Sequence[str] = ()) -
             groups.setdefault((item.what, item.source), []).append(whose + _value_text(item))
     kinds = sorted(groups, key=lambda kind: not kind[0].startswith(_FIRST))
     lines = [f"{what}: {', '.join(groups[what, source])}; {source}" for what, source in kinds]
-    n_told = max(MOST_LINES - 1, sum(what.startswith(_FIRST) for what, _ in kinds))
-    if len(lines) <= max(MOST_LINES, n_told):
+    n_told = max(most - 1, sum(what.startswith(_FIRST) for what, _ in kinds))
+    if len(lines) <= max(most, n_told):
         return lines
     rest = dict.fromkeys(what for what, _ in kinds[n_told:])
     return [*lines[:n_told], f"and {', '.join(rest)}; --json has the values"]
@@ -104,7 +105,7 @@ def floors_in_words(missed: Sequence[str], floor_costs: float | None, keeping_co
 
 
 MOST_SURPRISES = 4
-"""Lines of them. Beyond it the rest is a number; the largest differences are told."""
+"""Lines of them. Beyond it the rest is a number; the largest differences have lines."""
 
 
 def surprise_lines(surprises: Sequence[Surprise]) -> list[str]:

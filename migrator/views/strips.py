@@ -1,7 +1,8 @@
 """What a terminal shows as strips of characters: a layout, slices over time, numbers over time.
 
 Tenants have a letter and a colour each: a capital letter serves, a small one retrains, ``·`` is idle, ``×`` is not
-ours. A pool's instance has its members' letters in turn, in the colour of the first. Over time a
+ours. A pool's instance has its members' letters in turn, in the colour of the first; in a layout, ``+`` where it has
+fewer slices than members. Over time a
 column stands for a stretch of steps (:class:`TimeScale`), and its character tells what fills most of it.
 """
 
@@ -30,11 +31,17 @@ COLOURS = TENANTS * 9
 
 IDLE = "·"
 
+SHARED = "+"
+"""A pool's instance that is too small for its members' letters."""
+
 NOT_OURS = "×"
 """A memory slice that others' instances occupy."""
 
 WARMING = "░"
 """An instance whose worker does not serve, or train, yet."""
+
+LENT = "╱"
+"""Hatches an instance that is lent to a retraining, between the letters of its tenant."""
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 """The levels of a sparkline; the first, a blank, is for 0 alone."""
@@ -76,6 +83,7 @@ def layout_strip(layout: OwnedLayout[Owner], names: Sequence[str], memory_slices
         index, n_slices = names.index(owner.tenant), placement.profile.memory_slices
         own = "".join(letters[names.index(name)] for name in owner.members)
         own = own.lower() if owner.task is Task.RETRAINING else own
+        own = SHARED if len(own) > n_slices else own
         strip.append("│" + (own * n_slices)[:n_slices], style=COLOURS[index])
         at = placement.end
     strip.append("│" if layout.entries else "", style="dim")
@@ -158,6 +166,7 @@ class Bar:
         is_retraining: Whether it retrains.
         label: What to write at its beginning, where there is room.
         others: Indices of the further members of a pool.
+        is_lent: Whether it is lent to its retraining.
     """
 
     first_row: int
@@ -169,6 +178,7 @@ class Bar:
     is_retraining: bool
     label: str
     others: tuple[int, ...] = ()
+    is_lent: bool = False
 
 
 def gantt(bars: Sequence[Bar], n_rows: int, scale: TimeScale, letters: Sequence[str]) -> tuple[Text, ...]:
@@ -200,7 +210,8 @@ def _phases(bar: Bar, letters: Sequence[str], scale: TimeScale) -> tuple[_Phase,
         return (_Phase(bar, NOT_OURS, "dim", "", scale.overlaps(bar.create_step, bar.end_step)),)
     letter, colour = letters[bar.tenant], COLOURS[bar.tenant]
     shared = "".join(letters[m] for m in (bar.tenant, *bar.others))
-    own = (letter.lower(), f"bold {colour}") if bar.is_retraining else (shared, f"black on {colour}")
+    learns = letter.lower() + (LENT if bar.is_lent else "")
+    own = (learns, f"bold {colour}") if bar.is_retraining else (shared, f"black on {colour}")
     ready = min(max(bar.serve_step, bar.create_step), bar.end_step)
     return (
         _Phase(bar, WARMING, colour, "", scale.overlaps(bar.create_step, ready)),
@@ -250,7 +261,10 @@ def print_chart(
     print_line(console, unit, Text(scale.axis(), style="dim"))
     per_column = scale.n_steps / scale.width
     column = f"; 1 column = {per_column:.3g} {unit}s" if per_column > 1 else ""
-    console.print(f"  capital: serves, small: retrains, {WARMING} starts up, {IDLE} idle{more}{column}", style="dim")
+    lent = f", {LENT} lent" if any(LENT in line.plain for line in lines) else ""
+    console.print(
+        f"  capital: serves, small: retrains, {WARMING} starts up, {IDLE} idle{lent}{more}{column}", style="dim"
+    )
 
 
 def print_line(console: Console, name: str, line: Text, *, no_wrap: bool = True) -> None:

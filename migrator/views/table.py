@@ -42,7 +42,7 @@ class Column(Generic[Row]):
     Attributes:
         name: What people call it; empty where programs alone have it.
         key: Its field in JSON and frames, and its column in CSV; empty where they do not have it.
-        unit: Stands behind the name.
+        unit: Written behind the name.
         form: How a number is written, as in a format string; by default whole ones are, and others have two digits.
         get: The figure of a row as programs have it, ``None`` where it is unknown; by default the attribute ``key``.
         factor: Times which people see it; 100 turns a share into per cent.

@@ -12,7 +12,7 @@ from rich.console import Console
 from migrator.terminal.console import escape
 from migrator.views.figures import OUTCOMES, TENANTS
 from migrator.views.sentences import assumed_lines
-from migrator.views.table import WORDS, Column, Sheet, named
+from migrator.views.table import WORDS, Column, Sheet, named, stacked
 from migrator.whatif.confirm import Confirmed, KeptShare, Trial
 from migrator.whatif.grid import Choice, Variation, point_text
 from migrator.whatif.search import UNMEASURED, Condition, Found, Verdict
@@ -24,7 +24,7 @@ _BOUNDLESS = 10_000
 
 def print_sweep(sweep: Sweep, console: Console, found: Found | None = None, confirmed: Confirmed | None = None) -> None:
     """Print a row for each point, the best one bold, and below why points have no plan, what was found and assumed."""
-    run = "nothing was run" if confirmed is None else "simulated runs stand below"
+    run = "nothing was run" if confirmed is None else "simulated runs are below"
     console.print(
         f"[bold]{escape(sweep.name)}[/]: expected goodput of plans, {run}; arrivals: {escape(sweep.forecast)}"
     )
@@ -106,6 +106,17 @@ def confirmed_lines(found: Found, confirmed: Confirmed) -> Iterator[str]:
         yield f"  where plans promise it last: {trial_text(start, found.conditions)}"
 
 
+def question_text(sweep: Sweep, found: Found | None) -> str:
+    """What was asked, in a sentence."""
+    if found is None:
+        varied = (f"{one.name}={','.join(choice.text for choice in one.choices)}" for one in sweep.grid.variations)
+        return f"What do plans promise at {' and '.join(varied)}?"
+    kept, name = " and ".join(map(str, found.conditions)), found.search.name
+    if found.search.is_of_models:
+        return f"Which is the smallest GPU that keeps {kept}?"
+    return f"Which is the {'largest' if found.search.direction == 'max' else 'smallest'} {name} that keeps {kept}?"
+
+
 def answer_lines(found: Found) -> Iterator[str]:
     """What plans promise, in sentences."""
     search, kept = found.search, " and ".join(map(str, found.conditions))
@@ -185,7 +196,7 @@ def _print_table(sweep: Sweep, console: Console, found: Found | None) -> bool:
     """Print the widest table that fits: with tenants, SLO and retrainings, or fewer; whether it has the last."""
     boundless = console.options.update(width=_BOUNDLESS)
     for n_tenant_cells, shows_claims in ((3, True), (2, True), (1, True), (1, False), (0, True), (0, False)):
-        table = _sheet(sweep, n_tenant_cells, found, shows_claims=shows_claims).drawn()
+        table = sheet_of(sweep, found, n_tenant_cells, shows_claims=shows_claims).drawn()
         if console.measure(table, options=boundless).maximum <= console.width:
             break
     console.print(table)
@@ -205,13 +216,14 @@ _Line = tuple[PointOutcome, str]
 """An outcome, and whether it promises what is looked for."""
 
 
-def _sheet(sweep: Sweep, n_tenant_cells: int, found: Found | None, *, shows_claims: bool) -> Sheet[_Line]:
+def sheet_of(sweep: Sweep, found: Found | None, n_tenant_cells: int = 3, *, shows_claims: bool = True) -> Sheet[_Line]:
+    """A row a point, the best one bold, with so many figures of each tenant."""
     left_out = {"salvage": not _counts_salvage(sweep.outcomes), "claimed gap": not shows_claims}
     figures = named(OUTCOMES, [name for name in _SHOWN if not left_out.get(name)])
     columns = [_varied(place, variation) for place, variation in enumerate(sweep.grid.variations)]
     columns += [] if found is None else [Column("promises\nit", get=itemgetter(1), layout=WORDS)]
     columns += [column.of(itemgetter(0)) for column in figures]
-    for name in _tenant_names(sweep):
+    for name in tenant_names(sweep):
         columns += _of_tenant(name)[:n_tenant_cells]
     verdicts = [""] * len(sweep.outcomes) if found is None else [verdict.value for verdict in found.verdicts]
     lines = [
@@ -233,17 +245,21 @@ def _of_tenant(name: str) -> list[Column[_Line]]:
         return next((one for one in line[0].tenants if one.name == name), None)
 
     share, *others = (column.of(tenant) for column in named(TENANTS, ("share", "in time", "retrains")))
-    return [replace(share, heading=f"{escape(name)}\n%"), *others]
+    told = [replace(share, heading=f"{escape(name)}\n%"), *others]
+    headings = [stacked(one.title) if one.heading is None else one.heading for one in told]
+    return [
+        replace(one, name=f"{name}: {one.name}", heading=heading) for one, heading in zip(told, headings, strict=True)
+    ]
 
 
 def _best(sweep: Sweep, found: Found | None) -> PointOutcome | None:
-    """The outcome that stands out: what was found, or else the one with the most goodput."""
+    """The outcome to show first: what was found, or else the one with the most goodput."""
     if found is None:
         return sweep.best
     return next((item for item in found.outcomes if found.holds is not None and found.holds in item.point), None)
 
 
-def _tenant_names(sweep: Sweep) -> tuple[str, ...]:
+def tenant_names(sweep: Sweep) -> tuple[str, ...]:
     """The tenants of the outcome with the most, in the config's order; others have the first of them."""
     return max((tuple(tenant.name for tenant in outcome.tenants) for outcome in sweep.outcomes), key=len, default=())
 

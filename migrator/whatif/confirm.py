@@ -201,7 +201,7 @@ class _Simulations:
     """What was simulated, and what is to be said of it.
 
     Attributes:
-        trials: Every value's, with the most seeds so far.
+        trials: Every value's, with the most seeds.
         alone: Every value's with the config's seed.
     """
 
@@ -255,7 +255,7 @@ class _Simulations:
         return False
 
     def _is_even(self, number: int, held: Choice, broken: Choice | None) -> bool:
-        """Whether values up to ``broken`` are, as far as this condition goes."""
+        """Whether values up to ``broken`` are, by this condition alone."""
         hardness = self._line.hardness
         judged = [one for one, trial in self.trials.items() if trial.seeds == self._seeds]
         harder = min((one for one in judged if hardness(one) > hardness(held)), key=hardness, default=None)
@@ -324,7 +324,7 @@ class _Line:
         return [one for one in dict.fromkeys(thirds) if one not in (held, broken)]
 
     def opposite(self, held: Choice, harder: Choice) -> Choice | None:
-        """The value as far from the one as the harder one is, to the easy side; ``None`` beyond the grid."""
+        """The mirror of the harder value, to the easy side; ``None`` beyond the grid."""
         width = number_of(held) - number_of(harder)
         there = self._rounded(held, number_of(held) + width, width)
         return there if self.hardness(there) > self.hardness(self._grid[0]) else None
@@ -339,7 +339,7 @@ class _Line:
         return self._rounded(held, first + width / 2, width / 2)
 
     def away(self, choice: Choice, step: float) -> Choice | None:
-        """The value so far away, as a share, to the hard end (below 0: the easy one); ``None`` beyond the grid."""
+        """The value at this distance, as a share, to the hard end (below 0: the easy one); ``None`` beyond the grid."""
         end = self._grid[-1 if step > 0 else 0]
         if choice == end:
             return None

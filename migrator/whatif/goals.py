@@ -7,8 +7,8 @@ All requests count alike, as in a report's totals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from migrator.errors import MissedGoalError
 from migrator.whatif.search import Condition, read_conditions
@@ -16,9 +16,13 @@ from workloads.serving.tally import Totals
 
 if TYPE_CHECKING:  # a command has one of these
     from migrator.comparison.matches import MatchScore
+    from migrator.log.records import Tenant
     from migrator.log.report import Report
 
 _EPS = 1e-9
+
+USUAL = 0.99
+"""Share in time that a tenant is judged by where nobody asked for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,55 @@ def goals_of_run(report: Report, conditions: Iterable[Condition]) -> tuple[Goal,
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a tenant is judged by.
+
+    Attributes:
+        conditions: Each is the tenant's; all are to be kept.
+        by: ``keep``: ``--keep`` asked for it; ``floor``: its ``min_slo_attainment``, in each window; ``usual``: nobody.
+        is_kept: By what was counted; ``None`` where that says nothing: no requests, or a void run.
+    """
+
+    conditions: tuple[Condition, ...]
+    by: Literal["keep", "floor", "usual"]
+    is_kept: bool | None
+
+
+def judged(report: Report, conditions: Sequence[Condition]) -> dict[str, Judgement]:
+    """By tenant, what it is judged by; those of which ``--keep`` says nothing are missing if it is given.
+
+    A condition of all requests together is held against each tenant that has none of its own.
+    """
+    found = {}
+    for tenant in report.header.tenants:
+        own = tuple(one for one in conditions if one.tenant == tenant.name)
+        own = own or tuple(replace(one, tenant=tenant.name) for one in conditions if one.tenant is None)
+        if own or not conditions:
+            found[tenant.name] = _judged(report, tenant, own)
+    return found
+
+
+def _judged(report: Report, tenant: Tenant, asked: tuple[Condition, ...]) -> Judgement:
+    windows = [one.tenants[tenant.name].requests for one in report.windows if tenant.name in one.tenants]
+    total, floor = sum(windows, Totals()), tenant.min_slo_attainment
+    says_nothing = not total.arrivals or (report.live is not None and report.live.is_void)
+    if asked:
+        says_nothing |= bool(total.unlabelled) and any(one.metric == "goodput" for one in asked)
+        return Judgement(asked, "keep", None if says_nothing else all(_keeps(one, total) for one in asked))
+    share = USUAL if floor is None else floor.share
+    one = Condition("slo_attainment", tenant.name, ">=", share)
+    each = [total] if floor is None else [own for own in windows if own.arrivals]
+    kept = None if says_nothing else all(_keeps(one, own) for own in each)
+    return Judgement((one,), "usual" if floor is None else "floor", kept)
+
+
+def _keeps(condition: Condition, totals: Totals) -> bool:
+    return condition.spare(_kept(condition, totals.correct, totals.in_time) / totals.arrivals) >= -_EPS
+
+
 def _why_not_whole(report: Report) -> str | None:
-    if report.ending != "finished":
+    if report.ending != "finished" and not report.header.service:
         return "the run was interrupted" if report.ending == "interrupted" else "the run has not ended"
     if report.live is not None and report.live.is_void:
         return f"the run is void: {report.live.void_because}"

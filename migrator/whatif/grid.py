@@ -1,6 +1,6 @@
 """What to vary: ``KEY=V1,V2 …`` as values, and the points of the grid that several of them span.
 
-A key may stand for one tenant, ``TENANT.KEY``. A value ``x1.5`` is a factor on what the config gives.
+A key may stand for one tenant, ``TENANT.KEY``. A value ``x1.5`` is a factor on what the config has.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A multiple of what the config gives."""
+    """A multiple of what the config has."""
 
     by: float
 
@@ -220,7 +220,7 @@ def doubts_of(variations: Iterable[Variation]) -> tuple[str, ...]:
 
 
 def choice_of(option: str, key: str, tenant: str | None, text: str) -> Choice:
-    """The value that the text gives to the key.
+    """The value of the key in the text.
 
     Raises:
         GridError: It is none that the key takes; begins with the option.

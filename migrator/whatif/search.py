@@ -67,7 +67,7 @@ class Condition:
         return share - self.share if self.sign == ">=" else self.share - share
 
     def value(self, outcome: PointOutcome) -> float | None:
-        """What the plan of a point promises, as a share; ``None`` where it cannot be told."""
+        """What the plan of a point promises, as a share; ``None`` where that is unknown."""
         found: float | None
         if self.tenant is None:
             found = outcome.goodput_pct if self.metric == "goodput" else outcome.slo_attainment_pct
@@ -78,7 +78,7 @@ class Condition:
         return None if found is None else found / 100
 
     def verdict(self, outcome: PointOutcome) -> Verdict:
-        """Whether the plan of a point keeps it, as far as that plan shows."""
+        """Whether the plan of a point promises to keep it."""
         if outcome.status == Status.INFEASIBLE:
             return Verdict.FAILS
         value = self.value(outcome)
@@ -208,7 +208,7 @@ class GoalSearch:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of a search.
+    """The result of a search.
 
     Attributes:
         search: What was looked for.
@@ -328,7 +328,7 @@ def by_size() -> tuple[GpuModel, ...]:
 
 
 def find(search: GoalSearch, conditions: Sequence[Condition], planned: Planned) -> Found:
-    """What came of the search; ``planned`` is asked for the grid at once, then for one value after the other."""
+    """The result of the search; ``planned`` is asked for the grid at once, then for one value after the other."""
     outcomes = dict(zip(search.choices, planned(search.choices), strict=True))
     order = list(search.choices)
     verdicts = [verdict_of(conditions, outcomes[choice]) for choice in order]

@@ -101,10 +101,10 @@ def check(case: Case) -> None:
     """Refuse a case that cannot be put together; an SLO that no profile meets is a result, not an error.
 
     Raises:
-        ConfigError: It cannot be put together, or asks for pools in ``paper``.
+        ConfigError: It cannot be put together, or lists pools for ``paper``.
     """
-    if case.solving.reconfiguration is Reconfiguration.PAPER and case.config.sharing.may_pool:
-        raise ConfigError(f"{case.origin}: sharing.pools: the paper model has none; off is needed")
+    if case.solving.reconfiguration is Reconfiguration.PAPER and case.config.sharing.listed is not None:
+        raise ConfigError(f"{case.origin}: sharing.pools lists pools, and the paper model has none; off is needed")
     with suppress(ConfigSloError):
         assemble(case.config, case.origin)
 
@@ -264,7 +264,7 @@ class TenantOutcome:
         goodput: Expected requests in time and answered correctly; ``None`` where its weight is 0.
         goodput_pct: Goodput of arrivals; ``None`` without arrivals, or where its weight is 0.
         retraining: The one that the plan starts, if any.
-        slo_attainment_pct: Requests that the plan expects in time, of arrivals; ``None`` where that cannot be told.
+        slo_attainment_pct: Requests that the plan expects in time, of arrivals; ``None`` where that is unknown.
     """
 
     name: str
@@ -296,7 +296,7 @@ class PointOutcome:
         reason: Why there is no plan.
         assumed: What was neither given nor measured.
         slo_attainment_pct: Requests that the plan expects in time, of all expected ones whatever their weight; ``None``
-            where that cannot be told.
+            where that is unknown.
         salvage: What the plan expects models to be worth beyond the window; ``None`` where plans do not count that.
         least_salvage: Every plan has as much of it.
     """

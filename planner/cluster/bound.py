@@ -2,9 +2,9 @@
 
 At any prices every GPU is paid for its dearest layout, and every tenant, wherever it is, earns net of what it holds at
 most what it earns alone on the GPU that suits it best; one that earns less than nothing is left out. The sum bounds
-every assignment, whoever may not stand beside whom, and needs no plan.
+every assignment, whoever may not be beside whom, and needs no plan.
 
-It is convex in the prices, and what tenants buy gives a cut below each of their parts. Where the cuts found so far are
+It is convex in the prices, and what tenants buy is a cut below each of their parts. Where the cuts found are
 lowest is a linear program; the next prices are halfway between that and the best ones. A dozen rounds or two bring what
 a hundred of a subgradient do not.
 

@@ -1,4 +1,4 @@
-"""The cluster's problem and its answer: GPUs, tenants, who may go where, and who may not stand beside whom.
+"""The cluster's problem and its answer: GPUs, tenants, who may go where, and who may not be beside whom.
 
 Symbols of this folder: i a tenant, by name ascending; g a GPU; c a class of GPUs; S a set of tenants, ascending;
 v_c(S) its *worth*, the objective of the plan of a GPU of class c with exactly these tenants, salvage included.
@@ -85,7 +85,7 @@ class Fleet:
         tenants: Their names, ascending: what they are called decides nothing else.
         classes: The classes of GPUs.
         gpus: The GPUs, in the order in which people name them.
-        apart: Who may not stand beside whom.
+        apart: Who may not be beside whom.
 
     Raises:
         ProblemError: Naming value and what is allowed.
@@ -133,7 +133,7 @@ class Fleet:
         return np.array([names.index(gpu.node) for gpu in self.gpus], dtype=np.int32)
 
     def may_hold(self, gpu: int, members: Members) -> bool:
-        """Whether the GPU may have exactly these tenants, as far as that does not depend on other GPUs."""
+        """Whether the GPU may have exactly these tenants, apart from what other GPUs have."""
         return (
             len(members) <= self.classes[self.gpus[gpu].gpu_class].most_tenants
             and bool(self.may_go[gpu, list(members)].all())
@@ -146,7 +146,9 @@ class Fleet:
 
     def _may_be_on_node(self, sets: Sequence[Members], node: int) -> bool:
         limits = [(own, most) for own, per_node, most in self.limits if per_node]
-        there = [i for g, at in enumerate(self.nodes.tolist()) if limits and at == node for i in sets[g]]
+        if not limits:
+            return True
+        there = [i for g, at in enumerate(self.nodes.tolist()) if at == node for i in sets[g]]
         return all(len(own.intersection(there)) <= most for own, most in limits)
 
     def breaches(self, sets: Sequence[Members]) -> Iterator[str]:

@@ -6,14 +6,15 @@
    round are valued together, and those made that gain.
 3. Of all sets ever valued the master takes those that are worth most together, and the search goes on from there.
 
-All work is counted in sets valued, and rounds do not depend on how many processes value them. Where tenants stand
-already, a set is worth more on the GPU on which its tenants need not move.
+All work is counted in sets valued, and rounds do not depend on how many processes value them. Where tenants have
+GPUs already, a set is worth more on the GPU on which its tenants need not move.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, combinations, islice
 from statistics import median
 
 import numpy as np
@@ -29,13 +30,17 @@ from planner.partition import Members
 WORTHWHILE = 1e-9
 """Share of all that is worth by which a change has to be better."""
 
+MOST_LOOKED_AT = 10_000
+"""Sets that are thought of at most to serve a tenant that is served nowhere; rules may forbid nearly all."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
     """What a search may spend.
 
     Attributes:
-        sets: Sets that are valued at most, beside those that it starts from.
+        sets: Sets that are valued at most, beside those that it starts from; as many again where a tenant is served
+            nowhere.
         per_round: Changes that are valued together.
         per_gpu: Of these on one GPU at most.
     """
@@ -46,7 +51,7 @@ class SearchEffort:
 
 
 ANEW = SearchEffort(sets=24)
-"""The same where tenants stand already: what serves them waits for it, and most of them stay."""
+"""The same where tenants have GPUs already: what serves them waits for it, and most of them stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class _Valued:
 
 
 class _Standing:
-    """Where tenants stand while they are looked for, and what changes are estimated to gain.
+    """Where tenants are during the search, and what changes are estimated to gain.
 
     Attributes:
         sets: By GPU its tenants.
@@ -173,7 +178,7 @@ def assign(
     effort: SearchEffort | None = None,
     seed: int = 0,
 ) -> Assignment:
-    """Sets of tenants for the fleet's GPUs that are worth most together, as far as the effort goes.
+    """Sets of tenants for the fleet's GPUs that are worth most together, of those found within the effort.
 
     Every tenant is placed that rules allow somewhere, also where it would pay to leave it out.
 
@@ -182,7 +187,7 @@ def assign(
         worths: Values sets.
         present: Where tenants are; ``None``: a move costs nothing.
         nets: Says what tenants earn net of prices; by default in this process.
-        effort: What may be spent; less by default where tenants stand already.
+        effort: What may be spent; less by default where tenants have GPUs already.
         seed: Of the rival ``random``, from which the search starts as well.
     """
     effort = effort or (SearchEffort() if present is None else ANEW)
@@ -203,6 +208,9 @@ def assign(
         for sets in (standing.sets, found):
             if sets is not None and _total(best, sets, valued) > _total(best, best.sets, valued):
                 best.sets = list(sets)
+    if present is not None:
+        _keep_what_pays(best, _as_present(fleet, present), valued)
+    _serve_more(best, valued, effort, stays)
     return _answer(best.sets, valued, bound, present)
 
 
@@ -238,6 +246,44 @@ def _search(standing: _Standing, valued: _Valued, effort: SearchEffort, n_most: 
             if change.gain > least and changed.isdisjoint(change.gpus) and standing.is_allowed(change):
                 standing.make(change)
                 changed.update(change.gpus)
+
+
+def _keep_what_pays(best: _Standing, present: Sequence[Members], valued: _Valued) -> None:
+    """Leave tenants where they are unless the moves pay by values: some were made by estimates alone."""
+    if sum(map(len, present)) < sum(map(len, best.sets)):
+        return
+    valued.ask([valued.on(g, own) for g, own in enumerate(present)])
+    if _total(best, present, valued) >= _total(best, best.sets, valued):
+        best.sets = list(present)
+
+
+def _serve_more(best: _Standing, valued: _Valued, effort: SearchEffort, stays: Floats) -> None:
+    """Where a tenant is served nowhere, value more sets, and take those that serve the most tenants."""
+    fleet = valued.fleet
+    best.sets = [_served(valued, g, own) for g, own in enumerate(best.sets)]
+    there = {i for own in best.sets for i in own}
+    lacking = [i for i in np.flatnonzero(fleet.may_go.any(axis=0)).tolist() if i not in there]
+    if not lacking:
+        return
+    new = (one for one in _sets_with(fleet, lacking, best.sets) if one not in valued.known)
+    valued.ask(list(islice(new, effort.sets)))
+    for n in range(len(there), len(fleet.tenants) + 1):
+        found = best_of_sets(fleet, valued.worths, stays, n)
+        if found is None:
+            return
+        if n > len(there) or _total(best, found, valued) > _total(best, best.sets, valued):
+            best.sets = list(found)
+
+
+def _sets_with(fleet: Fleet, lacking: Sequence[int], sets: Sequence[Members]) -> Iterator[TenantSet]:
+    """Sets that a GPU may have: these tenants beside what it has, then any, small ones first and those with them."""
+    joined = [_with(own, i) for i in lacking for own in dict.fromkeys(sets)]
+    order = sorted(range(len(fleet.tenants)), key=lambda i: i not in lacking)
+    of_size = (combinations(order, size) for size in range(1, max(own.most_tenants for own in fleet.classes) + 1))
+    any_ = (tuple(sorted(own)) for one in of_size for own in one)
+    for members in islice(chain(joined, any_), MOST_LOOKED_AT):
+        may = {fleet.gpus[group[0]].gpu_class for group in fleet.alike if fleet.may_hold(group[0], members)}
+        yield from (TenantSet(number, members) for number in sorted(may))
 
 
 def _round(
@@ -286,7 +332,7 @@ def _starts(estimates: Estimates, present: Present | None, seed: int) -> list[tu
 
 
 def _as_present(fleet: Fleet, present: Present) -> tuple[Members, ...]:
-    """Tenants where they are, as far as rules allow, and the others spread."""
+    """Tenants where they are, if rules allow, and the others spread."""
     sets = [tuple[int, ...]() for _ in fleet.gpus]
     for g, gpu in enumerate(fleet.gpus):
         for i, name in enumerate(fleet.tenants):

@@ -47,7 +47,7 @@ ENGINE = "physical"
 """The name in its plans, whichever engine was asked for: there is one layout, so nothing else is left to plan."""
 
 MOST_ACTORS, MOST_STATES = 4, 256
-"""Tenants whose levels are told apart, and combinations of them."""
+"""Tenants whose levels are distinguished, and combinations of them."""
 
 
 class _Loan(NamedTuple):
@@ -66,7 +66,7 @@ class _Loan(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    """What tenants earn by level and step, ``(n_levels, n_steps)`` each, with all that stands, and by what is lent."""
+    """What tenants earn by level and step, ``(n_levels, n_steps)`` each, with the whole layout, and by what is lent."""
 
     whole: list[Floats]
     lent: dict[Placement, list[Floats]]
@@ -168,7 +168,7 @@ def _earned(problem: Problem, tenant: TenantTerms, table: GainTable, counts: Int
 
 
 def _chosen(problem: Problem, tables: _Tables, may_start: Sequence[int]) -> tuple[int, ...]:
-    """The tenants whose levels are told apart, ascending: those required first, then those with most to gain."""
+    """The tenants whose levels are distinguished, ascending: those required first, then those with most to gain."""
 
     def rank(m: int) -> tuple[bool, float]:
         tenant, own = problem.tenants[m], tables.whole[m]

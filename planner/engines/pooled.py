@@ -28,7 +28,7 @@ from planner.engines.schedule import WindowFacts
 from planner.problem import Retraining
 
 MOST_STATES = 16
-"""Combinations of levels that are told apart."""
+"""Combinations of levels that are distinguished."""
 
 
 class _Rise(NamedTuple):

@@ -41,7 +41,7 @@ class InstancePrices:
     Attributes:
         shape: Of the prices, ``(n_steps, n_profiles)``.
         holders: By place in ``Problem.partition``, the problem of each tenant that holds its own instances, and of each
-            pool; what they found with the prices of the last call stands there.
+            pool; it has what they found with the prices of the last call.
     """
 
     def __init__(self, facts: WindowFacts) -> None:
@@ -100,9 +100,9 @@ class Subgradient:
         patience: Rounds without progress before the step shrinks.
 
     Attributes:
-        bound: The lowest bound so far.
-        prices: The prices that gave it.
-        n_rounds: Evaluations of the dual so far.
+        bound: The lowest bound found.
+        prices: The prices behind it.
+        n_rounds: Evaluations of the dual.
     """
 
     def __init__(self, dual: InstancePrices, prices: Floats, step: float = 1.0, patience: int = 20) -> None:

@@ -378,7 +378,7 @@ class WindowFacts:
 
     @cached_property
     def earned_at_best(self) -> tuple[Floats, ...]:
-        """By tenant, the same at the best level possible by then, ``(n_steps + 1, n_columns)``."""
+        """By tenant, the same at the best level possible in that step, ``(n_steps + 1, n_columns)``."""
         return tuple(sums_before(self.best_steady(tenant)) for tenant in range(len(self.gains)))
 
     def earned(self, schedule: Schedule) -> Floats:
@@ -398,7 +398,7 @@ class WindowFacts:
         return out
 
     def earned_at_levels(self, levels: Sequence[int | None]) -> Floats:
-        """The same when every tenant keeps one level throughout; ``None`` takes the best that can be by then."""
+        """The same when every tenant keeps one level throughout; ``None`` takes the best possible in each step."""
         most = max(len(table.multisets) for table in self.gains)
         out = np.zeros((len(self.gains), self.n_steps + 1, most))
         for tenant, own in enumerate(self.earned_by_tenant(levels)):
@@ -411,7 +411,7 @@ class WindowFacts:
         return [at_best if level is None else by_level[level] for level, by_level, at_best in own]
 
     def best_steady(self, tenant: int) -> Floats:
-        """What each column earns in each step at the best level possible by then, ``(n_steps, n_columns)``."""
+        """What each column earns in each step at the best level possible there, ``(n_steps, n_columns)``."""
         steady = self.gains[tenant].steady
         best: Floats = steady[0].copy()
         for retraining in self.courses[tenant]:

@@ -108,7 +108,7 @@ class StaticSearch(Generic[Token]):
     ) -> Incumbent[StaticLayout[Token]] | None:
         """The best layout, or of those ``among`` them, with its retrainings; ``None`` if none has room for both.
 
-        Once ``is_over``, it is the best found by then.
+        Once ``is_over``, it is the best found.
         """
         self._best, self.work = None, {"layouts": 0, "schedules": 0}
         numbers = np.arange(len(self.bounds)) if among is None else np.array([*among], dtype=np.int64)

@@ -7,7 +7,7 @@ That is what it would serve if its arrivals had the same mean and a heavy tail, 
 ``(a / (a + x))²`` (Lomax, 1954, α = 2). So each instance adds to it, and the less the more a tenant has already. The
 step makes no difference, nor does the level: what is held does not change with every forecast for a reserve's sake.
 
-A reserve stands in no figure. ``physical`` gives idle slices out by it; ``paper`` adds it to gains in so small a share
+No figure counts a reserve. ``physical`` hands idle slices out by it; ``paper`` adds it to gains in so small a share
 that it outweighs nothing else. Whatever is found by it is taken only where no tenant's goodput is lower: whose goodput
 it is may matter to those who asked, as under floors of in-time answers.
 """

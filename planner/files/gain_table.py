@@ -1,6 +1,6 @@
 """Gain tables in problem files: what each multiset of profiles is expected to answer in time, step by step.
 
-Goodput follows from it, weight · accuracy · in time, so that a table stands once in the file and not once for each
+Goodput follows from it, weight · accuracy · in time, so a table is once in the file and not once for each
 level. What is written is read back bit by bit.
 """
 
@@ -57,7 +57,7 @@ def gains_to_json(problem: Problem, index: int) -> dict[str, object]:
 
 
 def gains_of(problem: Problem, entries: Sequence[GainEntry | None]) -> tuple[GainTable, ...] | None:
-    """The gain tables that a file gives to the problem's tenants; ``None`` where it gives none.
+    """The gain tables in a file for the problem's tenants; ``None`` without any.
 
     Raises:
         ProblemError: Only some tenants have one, or one does not fit the problem; names the key.

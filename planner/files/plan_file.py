@@ -141,9 +141,9 @@ def plan_to_json(plan: MigPlan) -> dict[str, object]:
 
     ``bound`` and ``gap`` are what is proven, ``claimed_bound`` and ``claimed_gap`` the engine's word, as is ``status``.
     A plan that exists has ``tenants`` (``paper``) or ``lifetimes`` and ``next_epoch_step``
-    (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine gives one, and ``missed``
+    (``physical``); an infeasible one has ``reason``. A ``certificate`` is there if the engine has one, and ``missed``
     where a floor of in-time answers is, ``floor_costs`` and ``keeping_costs`` where what floors cost was limited,
-    ``burst_loss`` where a layout that stays was chosen. Where salvage is part of the objective, both parts stand apart,
+    ``burst_loss`` where a layout that stays was chosen. Where salvage is part of the objective, both parts are apart,
     too.
     """
     is_paper, certificate = plan.reconfiguration is Reconfiguration.PAPER, plan.certificate
@@ -197,7 +197,7 @@ def _lifetime_to_json(lifetime: Lifetime) -> dict[str, object]:
 
 
 def read_plan(path: Path, problem: Problem) -> MigPlan:
-    """The plan that the file at ``path`` gives as an answer to ``problem``.
+    """The plan in the file at ``path``, an answer to ``problem``.
 
     Raises:
         PlanFileError: One line naming the file, the key, its value and what is allowed.
@@ -206,7 +206,7 @@ def read_plan(path: Path, problem: Problem) -> MigPlan:
 
 
 def plan_of(document: dict[str, object], problem: Problem, origin: str) -> MigPlan:
-    """The plan that a parsed document gives as an answer to ``problem``; ``origin`` names it in messages.
+    """The plan in a parsed document, an answer to ``problem``; ``origin`` names it in messages.
 
     Raises:
         PlanFileError: One line naming ``origin``, the key, its value and what is allowed.

@@ -279,7 +279,7 @@ def problem_text(problem: Problem) -> str:
 
 
 def _rows(value: object, indent: str) -> str:
-    """As ``json.dumps`` with an indent of 1 has it, but for lists of plain values, which stand on one line."""
+    """As ``json.dumps`` with an indent of 1 has it, but for lists of plain values, which take one line."""
     deeper = indent + " "
     match value:
         case dict() if value:

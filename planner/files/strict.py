@@ -77,7 +77,7 @@ ModelT = TypeVar("ModelT", bound=StrictModel)
 def read_by(find: Callable[[Any, str], object]) -> PlainValidator:
     """Text in a file stands for what ``find`` makes of it and of the context of :func:`validated`.
 
-    What ``find`` refuses is refused where the text stands.
+    What ``find`` refuses is refused where the text is.
     """
 
     def found(text: object, info: ValidationInfo) -> object:
@@ -135,7 +135,7 @@ def value_in(text: str, *, is_json: bool = False) -> object:
     """What ``text`` says in YAML, or in JSON.
 
     Raises:
-        ValueError: It does not parse, gives a key twice, has tags, or is too large or too deep.
+        ValueError: It does not parse, has a key twice, has tags, or is too large or too deep.
     """
     try:
         if is_json:
@@ -276,9 +276,9 @@ class _Open:
 
     Attributes:
         anchor: Its name for aliases.
-        keys: Those of a mapping so far; ``None`` in a list.
-        n_values: Values in it so far, itself included.
-        n_nodes: Nodes directly in it so far; of a mapping's, each second one is a key.
+        keys: Those of a mapping, until here; ``None`` in a list.
+        n_values: Values in it until here, itself included.
+        n_nodes: Nodes directly in it until here; of a mapping's, each second one is a key.
     """
 
     anchor: str | None
@@ -323,7 +323,7 @@ def _check_yaml(text: str) -> None:
                 opened[-1].take(1, event.value, line)
             case yaml.AliasEvent():
                 if event.anchor not in anchored:
-                    raise yaml.YAMLError(f"line {line}: *{event.anchor} stands before or inside what it names")
+                    raise yaml.YAMLError(f"line {line}: *{event.anchor} is before or inside what it names")
                 opened[-1].take(*anchored[event.anchor], line)
         _check_extent(opened[-1].n_values, len(opened) - 1)
 

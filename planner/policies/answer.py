@@ -156,6 +156,10 @@ def checked_answer(answer: object, moment: Moment) -> Answer:
         if option not in ways.get(name, ()):
             known = ", ".join(ways.get(name, ())) or "none"
             raise AnswerError(f"returned option {_short(option)} for {_short(name)}; allowed here: {known}")
+    sizes = {tenant.name: tenant.batches for tenant in moment.tenants}
+    for name, own in answer.batches.items():
+        if own not in sizes.get(name, ()):
+            raise AnswerError(f"returned batches for {_short(name)} that are none of the tenant's own at this moment")
     return replace(answer, shares=checked_shares(answer.shares, moment))
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from planner.arrays import Floats
 from planner.policies.policy import Batching, Knows, Traits
 from planner.policies.shares import (
     QUANTA,
@@ -18,7 +15,9 @@ from planner.policies.shares import (
     Shares,
     ShareTenant,
     Switching,
+    filled,
     least_shares,
+    quanta_for,
 )
 from planner.policies.worth import best_answer
 from planner.problem import Owner
@@ -26,7 +25,7 @@ from planner.problem import Owner
 
 @dataclass(frozen=True)
 class Astraea(SharePolicy):
-    """Gives each task the share that its load and compute intensity ask for, anew every second.
+    """Sets each task's share to the one that its load and compute intensity ask for, anew every second.
 
     Source: Zhang et al., "Astraea" (ASPLOS '22), as the MIGRator paper describes it (§5.1, §5.2: MPS; "dynamically
     allocates SMs among tasks", "based on the compute intensity"; "could allocate more resources to retraining tasks
@@ -36,7 +35,7 @@ class Astraea(SharePolicy):
     Adaptations: inference comes first. What it needs is the least share whose rate carries the expected load with
     ``headroom``. Retrainings have a floor each, more where one is due and would not end with it, and what inference
     leaves, in proportion to what would end them in the window. If inference needs more than the floors leave, its needs
-    shrink alike; where nothing trains, they are filled up alike. Processes of every share stand ready (a pool, as the
+    shrink alike; where nothing trains, they are filled up alike. Processes of every share are ready (a pool, as the
     authors' earlier Laius has), so that changes cost nothing: kinder than real, as their memory is not counted.
     Chosen for it, by accuracies that it does not look at: where tenants have several ways to retrain, those with which
     its shares are expected to be worth most to the window's end and beyond; and, not as published, whether shares are
@@ -66,7 +65,7 @@ class Astraea(SharePolicy):
         """Inference's needs, and the rest for retrainings."""
         expected_rps = (self.headroom * moment.past_rps[-self.n_seen :].mean(axis=0)).tolist()
         pairs = zip(moment.tenants, expected_rps, strict=True)
-        serving = {tenant.inference: _least_share(tenant.rate_rps, rate_rps) for tenant, rate_rps in pairs}
+        serving = {tenant.inference: quanta_for(tenant.rate_rps, rate_rps) for tenant, rate_rps in pairs}
         training = {
             one.retraining: _retraining_share(one, moment.left_s) for one in moment.tenants if one.is_to_retrain
         }
@@ -74,8 +73,8 @@ class Astraea(SharePolicy):
         left = QUANTA - sum(floors.values())
         wanted = {owner: max(1, math.ceil(need)) for owner, need in serving.items()}
         if not training or sum(wanted.values()) > left:
-            return _filled(serving, dict.fromkeys(serving, 1), left) | floors
-        return wanted | _filled(training, floors, QUANTA - sum(wanted.values()))
+            return filled(serving, dict.fromkeys(serving, 1), left) | floors
+        return wanted | filled(training, floors, QUANTA - sum(wanted.values()))
 
     def _floors(self, moment: Moment, training: Collection[Owner]) -> dict[Owner, int]:
         """What every retraining has, where inference keeps a twentieth each; what is due has more if it needs it."""
@@ -87,29 +86,6 @@ class Astraea(SharePolicy):
         return {owner: least[owner] for owner in training}
 
 
-def _least_share(rate_by_share: Floats, wanted: float) -> float:
-    """Quanta, with fractions, at which the rate is reached; all if it never is."""
-    if wanted >= rate_by_share[-1]:
-        return float(QUANTA)
-    above = int(np.argmax(rate_by_share >= wanted))
-    if above == 0:
-        return 0.0
-    low, high = float(rate_by_share[above - 1]), float(rate_by_share[above])
-    return above - 1 + (wanted - low) / (high - low)
-
-
 def _retraining_share(tenant: ShareTenant, left_s: float) -> float:
     """Quanta that end the retraining with the window."""
-    return _least_share(tenant.training_rate, (1 - tenant.done) / max(left_s, 1.0))
-
-
-def _filled(needs: Mapping[Owner, float], floors: Mapping[Owner, int], n_quanta: int) -> dict[Owner, int]:
-    """So many quanta: the floors, and the rest in proportion to the needs; the largest fractions are rounded up."""
-    spare = n_quanta - sum(floors.values())
-    total = sum(needs.values())
-    wanted = {owner: spare * need / total if total > 0 else spare / len(needs) for owner, need in needs.items()}
-    held = {owner: floors[owner] + math.floor(quanta) for owner, quanta in wanted.items()}
-    rests = sorted(wanted, key=lambda owner: (math.floor(wanted[owner]) - wanted[owner], str(owner)))
-    for owner in rests[: n_quanta - sum(held.values())]:
-        held[owner] += 1
-    return held
+    return quanta_for(tenant.training_rate, (1 - tenant.done) / max(left_s, 1.0))

@@ -35,7 +35,7 @@ class Migrator(Policy):
     def plan(self, window: Window) -> MigPlan:
         """The best plan within the budget that is safe from bursts, where that is asked for.
 
-        Floors of in-time answers are kept as far as what they cost allows.
+        Floors of in-time answers are kept if they cost no more than allowed.
         """
         costs = window.floor_costs_at_most
         plan = solve(window.problem, "physical", window.budget, window.running, floor_costs_at_most=costs)
@@ -59,7 +59,7 @@ class Lookahead(Migrator):
     """``migrator`` with the true arrivals of the next seconds: not a real policy, it shows what foresight is worth.
 
     Source: this product. Knows: the true arrivals of the next ``ahead_s`` seconds and, beyond them, the forecast from
-    what has arrived by then. So that it always knows as much, the rest of a window is planned anew at least as often.
+    what has arrived before. So that it always knows as much, the rest of a window is planned anew at least as often.
 
     Attributes:
         ahead_s: Seconds.

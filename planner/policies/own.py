@@ -264,6 +264,14 @@ class OwnShares(_Own, SharePolicy):
         period_s: int | None = self.own.period_s
         return period_s
 
+    def reconsiders(self, moment: Moment) -> bool:
+        """Whether the file's policy does.
+
+        Raises:
+            PolicyError: The file raises something.
+        """
+        return self._asked("reconsiders", moment.window, bool, moment)
+
     def shares(self, moment: Moment) -> Shares:
         """The file's shares.
 

@@ -184,7 +184,7 @@ def _by_size(problem: Problem, tenant: TenantTerms) -> list[str]:
 
 
 def _slices(sets: HeldSets) -> Floats:
-    """Compute slices that each held set gives, ``(n, n_tenants, n_profiles)``."""
+    """Compute slices in each held set, ``(n, n_tenants, n_profiles)``."""
     names, places = sets.problem.profile_names, sets.table.places
     by_place = np.zeros((len(places) + 1, len(names)))  # the last for what is beyond a layout's end
     for placement, number in places.items():
@@ -207,7 +207,7 @@ def _left_to_one(sets: HeldSets) -> Floats:
 
 
 def _rates_rps(window: Window) -> Floats:
-    """The tenants' mean rates as far as the policy may know them, ``(n_tenants,)``."""
+    """The tenants' mean rates that the policy may know, ``(n_tenants,)``."""
     if window.as_published and len(window.past_rps):
         return np.asarray(window.past_rps.mean(axis=0), dtype=np.float64)
     return np.array([float(tenant.arrivals_rps.mean()) for tenant in window.problem.tenants])

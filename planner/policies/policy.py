@@ -55,7 +55,7 @@ class Batching(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a policy's own source gives it beside its decisions.
+    """What a policy has from its own source beside its decisions.
 
     Attributes:
         batching: As published; in a comparison of decisions alone, every policy chooses freely.
@@ -113,7 +113,7 @@ class AnyPolicy(ABC):
 
     @property
     def traits(self) -> Traits:
-        """What its source gives it beside its decisions."""
+        """What it has from its source beside its decisions."""
         return Traits()
 
     @property
@@ -139,7 +139,7 @@ class AnyPolicy(ABC):
 class Policy(AnyPolicy):
     """One way to share a MIG GPU: answers with a plan for each window.
 
-    A subclass is a frozen dataclass that gives ``name`` and ``knows`` as fields, ``traits`` where they differ.
+    A subclass is a frozen dataclass with ``name`` and ``knows`` as fields, ``traits`` where they differ.
     """
 
     @property
@@ -152,7 +152,7 @@ class Policy(AnyPolicy):
 
     @property
     def recalls_all(self) -> bool:
-        """Whether it is told of the plans of all windows before, so that they are kept for as long as a run lasts."""
+        """Whether it sees the plans of all windows before, which are then kept for as long as a run lasts."""
         return False
 
     def prepared(self, run: Sequence[Problem]) -> Self:  # noqa: ARG002 (most policies plan window by window)

@@ -11,6 +11,7 @@ from planner.errors import PolicyError
 from planner.policies.astraea import Astraea
 from planner.policies.beside import Sgdrc, Sirius
 from planner.policies.ekya import Ekya
+from planner.policies.mudi import Mudi
 from planner.policies.ours import Lookahead, Migrator, Oracle
 from planner.policies.own import policy_in
 from planner.policies.paper.method import MigratorPaper, MigratorPaperCold
@@ -48,7 +49,7 @@ POLICIES: Mapping[str, Callable[[], Policy | SharePolicy | TurnPolicy]] = Mappin
 )
 """All that ``migrator compare`` compares by default; to add one, add its class here."""
 
-VARIANTS: Mapping[str, Callable[[], Policy | TurnPolicy]] = MappingProxyType(
+VARIANTS: Mapping[str, Callable[[], Policy | SharePolicy | TurnPolicy]] = MappingProxyType(
     {
         **{f"lookahead-{ahead_s}": partial(Lookahead.of, ahead_s) for ahead_s in (1, 5, 10, 30, 200)},
         **{f"time-sharing-{percent}": partial(TimeSharing.at_cost, percent) for percent in (0, 10)},
@@ -59,6 +60,7 @@ VARIANTS: Mapping[str, Callable[[], Policy | TurnPolicy]] = MappingProxyType(
         "sirius": Sirius,
         "sirius-discarding": Sirius.discarding,
         "sgdrc": Sgdrc,
+        "mudi": Mudi,
     }
 )
 """Others of a kind, and rivals that train beside serving: compared where they are named."""

@@ -38,7 +38,7 @@ class Switching(StrEnum):
     """New ones start beside the old, which serve until those are ready."""
 
     POOL = "pool"
-    """Processes of every share stand ready: it changes at once."""
+    """Processes of every share are ready: it changes at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,26 @@ class ShareOption:
     accuracy_after: float
     training_rate: Floats
     salvage: float = 0.0
+
+
+@dataclass(frozen=True)
+class Batches:
+    """One size of batches, and number of processes, in which a tenant may be served.
+
+    Attributes:
+        most: Requests in a batch at most.
+        processes: Processes that divide the share, each with its own batches.
+        speed: Full batches a second of one process, nothing beside, ``(QUANTA + 1,)``, by twentieths of the GPU.
+    """
+
+    most: int
+    processes: int
+    speed: Floats = field(compare=False)
+
+    @property
+    def kind(self) -> tuple[int, int]:
+        """Processes and requests, which tell sizes apart."""
+        return (self.processes, self.most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +98,9 @@ class ShareTenant:
         salvage: What its model is worth beyond the window, before and after the retraining; 0 where plans count none.
         is_due: Whether this window's retraining may not be left out.
         start_s: Seconds until a retraining that gets a share trains.
+        slo_s: Seconds within which an answer counts.
+        batches: Sizes in which it may be served, those of few processes first, then small ones.
+        slowdowns: How many times as long its batches take by how many retrainings run at once, from none on.
     """
 
     name: str
@@ -94,6 +117,13 @@ class ShareTenant:
     salvage: tuple[float, float] = (0.0, 0.0)
     is_due: bool = False
     start_s: float = 0.0
+    slo_s: float = math.inf
+    batches: tuple[Batches, ...] = ()
+    slowdowns: tuple[float, ...] = (1.0,)
+
+    def slowdown_while(self, n_training: int) -> float:
+        """How many times as long its batches take while so many retrainings run, its own included."""
+        return self.slowdowns[min(n_training, len(self.slowdowns) - 1)]
 
     def rate_while(self, n_training: int) -> Floats:
         """Requests a second within the SLO while so many retrainings run, its own included; ``(QUANTA + 1,)``."""
@@ -112,8 +142,14 @@ class ShareTenant:
     def in_turns(self) -> ShareTenant:
         """The tenant while everybody takes turns; ``turns_rps`` is not ``None``."""
         assert self.turns_rps is not None
-        training_rate = training_in_turns(self.training_rate)
-        return replace(self, rate_rps=self.turns_rps, training_rate=training_rate, rate_beside=())
+        return replace(
+            self,
+            rate_rps=self.turns_rps,
+            training_rate=speed_in_turns(self.training_rate),
+            rate_beside=(),
+            batches=tuple(replace(own, speed=speed_in_turns(own.speed)) for own in self.batches),
+            slowdowns=(1.0,),
+        )
 
     def training_s(self, quanta: int) -> float:
         """Seconds until its retraining ends with so many twentieths; infinite where they do not train."""
@@ -160,6 +196,7 @@ class Moment:
         shares: In force; empty before the first decision.
         as_published: As in :class:`planner.policies.policy.Window`.
         window: Its number.
+        decided: The last one at which the policy decided; ``None`` at the first.
     """
 
     left_s: float
@@ -169,6 +206,7 @@ class Moment:
     shares: Shares
     as_published: bool
     window: int = 0
+    decided: Moment | None = None
 
     def if_settled(self, options: Mapping[str, str], *, in_turns: bool) -> Moment:
         """The moment if tenants retrain in these ways, by name of the tenant, and take turns or do not."""
@@ -186,11 +224,13 @@ class Answer:
         shares: What each owner gets.
         in_turns: Whether a share is that part of the time with the whole GPU, else that part of its processors.
         options: How the retrainings that wait are to be done, by name of the tenant; others by their first option.
+        batches: In which of its sizes a tenant is served, by name; others in those of the highest rate.
     """
 
     shares: Shares
     in_turns: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    batches: Mapping[str, Batches] = field(default_factory=dict)
 
 
 class SharePolicy(AnyPolicy):
@@ -215,6 +255,10 @@ class SharePolicy(AnyPolicy):
     def shares(self, moment: Moment) -> Shares:
         """Which task gets what from now on."""
 
+    def reconsiders(self, moment: Moment) -> bool:  # noqa: ARG002 (most decide whenever they are asked)
+        """Whether it decides anew at a moment of its period, where ``moment.decided`` is what it last decided by."""
+        return True
+
     def answer(self, moment: Moment) -> Answer:
         """All that is settled from now on: by default shares side by side, retrainings by their first option."""
         return Answer(self.shares(moment))
@@ -236,10 +280,33 @@ def least_shares(moment: Moment) -> dict[Owner, int]:
     return least | training
 
 
-def training_in_turns(training_rate: Floats) -> Floats:
-    """Part of a retraining that a second does by the twentieths of the time that it has the whole GPU."""
-    rates: Floats = np.arange(QUANTA + 1) / QUANTA * training_rate[-1] / (1 + TURN_COST)
+def speed_in_turns(by_share: Floats) -> Floats:
+    """What a second does by twentieths of the time with the whole GPU; ``by_share`` is by those of its processors."""
+    rates: Floats = np.arange(QUANTA + 1) / QUANTA * by_share[-1] / (1 + TURN_COST)
     return rates
+
+
+def quanta_for(by_share: Floats, wanted: float) -> float:
+    """Quanta, with fractions, at which what rises with the share is as much as wanted; all if it never is."""
+    if wanted >= by_share[-1]:
+        return float(QUANTA)
+    above = int(np.argmax(by_share >= wanted))
+    if above == 0:
+        return 0.0
+    low, high = float(by_share[above - 1]), float(by_share[above])
+    return above - 1 + (wanted - low) / (high - low)
+
+
+def filled(needs: Mapping[Owner, float], floors: Mapping[Owner, int], n_quanta: int) -> dict[Owner, int]:
+    """So many quanta: the floors, and the rest in proportion to the needs; the largest fractions are rounded up."""
+    spare = n_quanta - sum(floors.values())
+    total = sum(needs.values())
+    wanted = {owner: spare * need / total if total > 0 else spare / len(needs) for owner, need in needs.items()}
+    held = {owner: floors[owner] + math.floor(quanta) for owner, quanta in wanted.items()}
+    rests = sorted(wanted, key=lambda owner: (math.floor(wanted[owner]) - wanted[owner], str(owner)))
+    for owner in rests[: n_quanta - sum(held.values())]:
+        held[owner] += 1
+    return held
 
 
 def violation(shares: Shares, moment: Moment) -> str | None:

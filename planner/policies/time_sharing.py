@@ -67,7 +67,7 @@ class TimeSharing(TurnPolicy):
     for a second of work, salvage included; the others that are required or gain anything follow them in that order, in
     the gaps. A required retraining is left out only where no course has them all; then it is done in the gaps, in the
     way of the least work.
-    Kind to it: a turn costs nothing but ``turn_cost``, trainers stand ready while they wait, and a new model's weights
+    Kind to it: a turn costs nothing but ``turn_cost``, trainers are ready while they wait, and a new model's weights
     take no time to load.
 
     Attributes:
@@ -273,7 +273,7 @@ class _Fluid:
         }
 
     def _accuracies(self, done: int) -> list[float]:
-        """By tenant, what its model gives after what is done."""
+        """By tenant, what its model is worth after what is done."""
         trained = self._trained(done)
         return [
             trained[index].accuracy_after if index in trained else tenant.accuracy_before
@@ -371,7 +371,7 @@ class _Job:
     paces: Floats
 
     def with_checkpoint(self, accuracies: Sequence[float], reached: float | None) -> Sequence[float]:
-        """What the models give once a checkpoint gives that: it is served only where it is better."""
+        """What the models are worth with that checkpoint: it is served only where it is better."""
         index = self.paced.tenant_index
         if reached is None or reached <= accuracies[index]:
             return accuracies
@@ -481,7 +481,7 @@ def _let_be_next(number: int, n_parts: Int64s, during: Floats, after: Floats, be
     """Let the job be next wherever that is better by more than rounding; of equal lengths the shorter.
 
     Shapes: ``during`` ``(n, parts)``, the worth of each of the ``n_parts`` ``(n,)`` by first part; ``after`` and
-    ``best`` ``(parts + 1,)``, the worth from a part on, once the job is done, and so far; ``choice``
+    ``best`` ``(parts + 1,)``, the worth from a part on, once the job is done, and before; ``choice``
     ``(parts + 1, 2)``. The last two are updated.
     """
     for length in range(during.shape[0]):
@@ -495,7 +495,7 @@ def _let_be_next(number: int, n_parts: Int64s, during: Floats, after: Floats, be
 def _ranked(tenants: Sequence[TurnTenant], window_s: float) -> list[tuple[int, TurnOption, float]]:
     """Tenants with a retraining, its best way, and what that gains for a second of work; the highest gain comes first.
 
-    A gain counts as if it held for the whole window, and with salvage beyond it. Ties stand in the tenants' order.
+    A gain counts as if it held for the whole window, and with salvage beyond it. Ties keep the tenants' order.
     """
     found = []
     for index, tenant in enumerate(tenants):

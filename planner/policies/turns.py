@@ -66,7 +66,7 @@ class TurnTenant:
         salvage: What the model in service is worth beyond the window, in weighted right answers.
         retraining: ``None`` without one in the window.
         paths_rps: Ways in which its arrivals may go, in equal steps of the window, ``(n_paths, n_steps)``; those of
-            all tenants are drawn together. ``None`` where it is told of ``rate_rps`` alone.
+            all tenants are drawn together. ``None`` where only ``rate_rps`` is known.
     """
 
     rate_rps: float
@@ -128,6 +128,30 @@ class TurnSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryRule:
+    """How serving and retrainings share a GPU's memory, where weights are known: Sirius's Algorithm 1.
+
+    Attributes:
+        watermark_mib: What serving keeps, or takes, beyond its active models (W).
+        idle_s: For how long after its last batch began a model stays active (T_idle).
+        load_mib_s: At how many MiB a second a model comes that was gone.
+        discard_s: Of a retraining's work, what is lost where memory is taken from it.
+    """
+
+    watermark_mib: float
+    idle_s: float
+    load_mib_s: float
+    discard_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("watermark_mib", "idle_s", "discard_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} {getattr(self, name)}: must be finite and not below 0")
+        if not 0 < self.load_mib_s < math.inf:
+            raise ValueError(f"load_mib_s {self.load_mib_s}: must be finite and above 0")
+
+
+@dataclass(frozen=True, slots=True)
 class GivingWay:
     """How retrainings give way to requests, and go on beside them, in place of taking turns with them.
 
@@ -139,6 +163,7 @@ class GivingWay:
         slowdown: What latencies are multiplied by while one is to be done; also how much longer a batch may last on the
             processors that it needs than on all.
         has_interference: Whether the config's interference slows serving down as well, as it does with MPS.
+        memory: How memory changes hands; ``None``: all is resident. A model with a batch of one has to fit then.
     """
 
     give_way_s: float = 0.0
@@ -147,6 +172,7 @@ class GivingWay:
     slack_s: float = 0.005
     slowdown: float = 1.05
     has_interference: bool = False
+    memory: MemoryRule | None = None
 
     def __post_init__(self) -> None:
         for name in ("give_way_s", "discard_s", "window_s", "slack_s"):

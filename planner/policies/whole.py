@@ -29,7 +29,7 @@ class Whole(TurnPolicy):
     which requests wait.
     Adaptations: a batch is limited so that a request that just missed one is answered in time after the longest batch
     of any tenant and its own (MIG policies count two of its own). Among these limits those are taken that sustain the
-    most of the mix. A retraining gives way after each step; its batch is as large as the tightest SLO allows beside a
+    most of the mix. A retraining yields after each step; its batch is as large as the tightest SLO allows beside a
     batch, so it may lose rate against an instance that trains undisturbed. The order of retrainings is by right answers
     gained for a second of work; none is left out. Of several ways to retrain a tenant it takes the one that gains most,
     in an equal part of the gaps, to the window's end and in what the model is worth beyond it; the full one where none

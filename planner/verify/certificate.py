@@ -35,7 +35,7 @@ from planner.verify.pooled import best_pooled, member_of
 def certified_bound(problem: Problem, certificate: AnyCertificate, known: float = math.inf) -> float:
     """No plan earns more requests; −inf where a tenant alone has no plan, NaN where a given gain table has gaps.
 
-    Prices of statuses prove more where they are told what some plan is worth: ``known``.
+    Prices of statuses prove more with what some plan is worth: ``known``.
     """
     if isinstance(certificate, StatusCertificate):
         from planner.verify.statuses import status_bound  # noqa: PLC0415 (heavy: it has a compiled loop)
@@ -72,7 +72,7 @@ def _best_alone(
     """The most that tenant m can earn less what it pays, under its floor; and the size of what a floor adds."""
     tenant, n_steps, state = problem.tenants[m], problem.n_steps, problem.opening
     counts = that_serve(problem, tenant, fitting)
-    # Until the first epoch what is held at the start stays, and serves as far as it is ready; without such a
+    # Until the first epoch what is held at the start stays, and serves once it is ready; without such a
     # start any multiset may be the first. One that may not serve the tenant counts as empty: it has to change.
     start = counts_at_start(problem, tenant, state.next_epoch_step)
     index = {tuple(multiset): k for k, multiset in enumerate(counts.tolist())}

@@ -1,4 +1,4 @@
-"""Floors of in-time answers in a check: what a plan gives each tenant in time, and what a certificate makes of them."""
+"""Floors of in-time answers in a check: what a plan promises each tenant, and what a certificate makes of them."""
 
 from __future__ import annotations
 

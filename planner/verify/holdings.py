@@ -86,9 +86,9 @@ def in_common(counts: Int64s) -> Int64s:
 
 
 def counts_at_start(problem: Problem, tenant: TenantTerms, step: int, *, of_all: bool = False) -> Multiset | None:
-    """What inference holds when the window opens, as far as it serves the tenant in ``step``; ``None``: that is free.
+    """What inference holds when the window opens and serves the tenant in ``step``; ``None``: that is free.
 
-    With ``of_all`` as far as it serves any of the tenant's pool.
+    With ``of_all`` what serves any of the tenant's pool.
     """
     names = () if problem.paper_initial is None else problem.paper_initial.held.get(tenant.name, ())
     for (place, owner), item in problem.kept_at_start.items():

@@ -23,7 +23,7 @@ from planner.verify.holdings import continues, counts_of, gains_of, most_goodput
 from planner.verify.verification import Violation
 
 MOST_TOLD, MOST_STATES = 4, 256
-"""Tenants whose levels are told apart, and combinations of them."""
+"""Tenants whose levels are distinguished, and combinations of them."""
 
 
 def loan_violations(problem: Problem, lifetimes: Sequence[Lifetime]) -> Iterator[Violation]:
@@ -83,7 +83,7 @@ def _is_spared(problem: Problem, placement: Placement) -> bool:
 
 
 def _from(problem: Problem, held: Sequence[Lifetime]) -> int:
-    """The first step in which all of the layout serves all tenants, nothing else stands, and no loan is left."""
+    """The first step in which all of the layout serves all tenants, nothing else is there, and no loan is left."""
     steps = [run.end_step for run in problem.opening.retrainings]
     for item in held:
         steps += [item.serve_step] if item.placement in problem.layout else [item.end_step]
@@ -96,7 +96,7 @@ def lent_bound(problem: Problem, certificate: Certificate) -> float:
     """No plan beside the problem's layout earns more under its floors, by the certificate's multipliers."""
     layout, opening = problem.layout, problem.opening
     spared = [place for place in layout if _is_spared(problem, place)]
-    # Each of the layout counts as serving all from the beginning, unless what stood at first is known to be less.
+    # Each of the layout counts as serving all from the beginning, unless less is known to be there at first.
     whole = counts_of(problem, [place.profile.name for place in layout])
     multisets = [whole]
     for place in (*spared, *(run.placement for run in opening.retrainings)):
@@ -138,7 +138,7 @@ def _early(problem: Problem, tenant: TenantTerms) -> list[Multiset]:
 
 
 def _told(problem: Problem, gains: Sequence[Floats]) -> list[int]:
-    """The tenants whose levels are told apart: those that have to retrain first, then those with most to gain by it."""
+    """The tenants whose levels are distinguished: first those that must retrain, then those with most to gain."""
     running, told, n_states = {run.tenant for run in problem.opening.retrainings}, list[int](), 1
 
     def rank(m: int) -> tuple[bool, float, int]:

@@ -24,7 +24,7 @@ from planner.verify.floors import with_floor
 from planner.verify.holdings import are_enough, counts_at_start, gains_of, in_common, retraining_costs, that_serve
 
 MOST_STATES = 16
-"""States at most that are told apart."""
+"""States at most that are distinguished."""
 
 
 class Member(NamedTuple):

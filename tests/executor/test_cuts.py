@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from executor.catalogue import gpu_model, gpu_model_names, mps_cut
-from executor.cuts import CpuCut, MpsCut
+from executor.cuts import CpuCut, MpsCut, in_hundredths
 from executor.errors import InvalidCutError, UnknownGpuModelError
 from executor.mig import GpuModel
 
@@ -135,3 +135,21 @@ def test_another_number_of_shares_is_refused_with_the_one_that_is_allowed(name: 
     card = name.removeprefix("mps-").rpartition("-in-")[0]
     with pytest.raises(UnknownGpuModelError, match=f"cannot be cut into . shares; allowed: {mps_cut(card).name}"):
         gpu_model(name)
+
+
+@pytest.mark.parametrize("name", ["cpu-1.6-in-7", "cpu-0.7-in-4", "mps-a100-80gb-in-7"])
+def test_in_hundredths_a_share_and_the_rest_fill_the_card(name: str) -> None:
+    model = in_hundredths(gpu_model(name))
+    assert (model.name, model.compute_slices) == (name, 100)
+    for profile in model.profiles:
+        both = [model.placement(f"{profile.name}@0"), model.placement(f"{100 - profile.compute_slices}pc@1")]
+        assert model.fits(both)
+        assert not model.fits([*both, model.placement(f"{profile.name}@1")])
+
+
+def test_hundredths_of_a_cpu_are_no_less_than_linux_can_give() -> None:
+    sizes = [profile.compute_slices for profile in in_hundredths(gpu_model("cpu-0.7-in-7")).profiles]
+    assert (sizes[0], sizes[-1]) == (15, 85)
+    assert [profile.compute_slices for profile in in_hundredths(gpu_model("mps-a30-24gb-in-4")).profiles] == [
+        *range(1, 100)
+    ]

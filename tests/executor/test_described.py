@@ -62,7 +62,7 @@ TEXT = toml_of(gpu_model("a100-40gb"))
         ("gi_profile_id = 9", "gi_profile_id = '9'", "profiles.4.gi_profile_id: Expected `int`, got `str`"),
         ("gi_profile_id = 9\n", "", "line 59: profiles.4.gi_profile_id: Object missing required field"),
         ("memory_gib = 9.62", "memory_gib = nan", "memory_gib: 1g.10gb is nan; a number from"),
-        ('name = "2g.10gb"', 'name = "1g.10gb"', "profiles.3.name: 1g.10gb stands there twice"),
+        ('name = "2g.10gb"', 'name = "1g.10gb"', "profiles.3.name: 1g.10gb is there twice"),
         ('name = "a100-40gb"', 'name = "../x"', "line 1: name: '../x' is no name; small letters"),
         ("starts = [0, 4]", "starts = [0", "no TOML file: "),
     ],

@@ -91,7 +91,7 @@ def test_a_compute_instance_that_fails_takes_its_gpu_instance_along(opened: Open
 def test_a_creation_that_failed_after_its_effect_is_not_undone_as_nothing_tells_it_from_others(opened: Opened) -> None:
     standin, gpu = opened()
     standin.fail(CREATE_GI, UNKNOWN, count=1, after_effect=True)
-    with pytest.raises(UnsureChangeError, match=r"3g\.20gb@4 stands, and nothing tells whose it is"):
+    with pytest.raises(UnsureChangeError, match=r"3g\.20gb@4 exists, and nobody knows whose it is"):
         gpu.create(at(gpu, "3g.20gb@4"))
     assert [item.is_whole for item in gpu.instances()] == [False]
 
@@ -127,7 +127,7 @@ def test_a_destruction_that_stops_half_way_says_what_stands(opened: Opened) -> N
     standin, gpu = opened()
     created = gpu.create(at(gpu, "1g.5gb@2"))
     standin.make_stubborn(created.gi_id, 1)
-    with pytest.raises(PartialChangeError, match=r"1g\.5gb@2 stands without its compute instance"):
+    with pytest.raises(PartialChangeError, match=r"1g\.5gb@2 is left without its compute instance"):
         gpu.destroy(created.gi_id)
     assert [item.is_whole for item in gpu.instances()] == [False]
 
@@ -201,7 +201,7 @@ def test_what_others_made_there_though_we_were_refused_stays(opened: Opened, mon
 
     monkeypatch.setattr(gpu, "_create", refused)
     standin.fail(CREATE_GI, UNKNOWN, count=1)
-    with pytest.raises(UnsureChangeError, match=r"3g\.20gb@4 stands, and nothing tells whose it is"):
+    with pytest.raises(UnsureChangeError, match=r"3g\.20gb@4 exists, and nobody knows whose it is"):
         gpu.create(at(gpu, "3g.20gb@4"))
     assert [item.is_whole for item in gpu.instances()] == [True]
 
@@ -229,7 +229,7 @@ def test_a_destruction_is_not_believed_but_seen(opened: Opened, monkeypatch: pyt
     _, gpu = opened()
     created = gpu.create(at(gpu, "1g.5gb@2"))
     monkeypatch.setattr(gpu, "_destroy", lambda _: None)
-    with pytest.raises(DriverError, match=r"1g\.5gb@2 was to be destroyed, and stands, though"):
+    with pytest.raises(DriverError, match=r"1g\.5gb@2 was to be destroyed, and exists, though"):
         gpu.destroy(created.gi_id)
     assert gpu.instances() == (created,)
 
@@ -250,7 +250,7 @@ def silent_after(standin: StandIn, gpu: DriverGpu, name: str, monkeypatch: pytes
 def test_a_creation_after_which_nothing_can_be_read_is_unsure(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     standin, gpu = opened()
     silent_after(standin, gpu, "_create", monkeypatch)
-    with pytest.raises(UnsureChangeError, match=r"1g\.5gb@2 was to be made; what stands now is not known"):
+    with pytest.raises(UnsureChangeError, match=r"1g\.5gb@2 was to be made; the GPU's state is unknown"):
         gpu.create(at(gpu, "1g.5gb@2"))
 
 
@@ -259,7 +259,7 @@ def test_a_refusal_after_which_nothing_can_be_read_is_unsure(opened: Opened, mon
     created = gpu.create(at(gpu, "1g.5gb@2"))
     standin.make_stubborn(created.gi_id, 1)
     silent_after(standin, gpu, "_destroy", monkeypatch)
-    with pytest.raises(UnsureChangeError, match="In use by another client; what stands now is not known"):
+    with pytest.raises(UnsureChangeError, match="In use by another client; the GPU's state is unknown"):
         gpu.destroy(created.gi_id)
 
 

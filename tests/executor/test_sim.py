@@ -252,7 +252,7 @@ def test_stubborn_instance_goes_when_its_time_is_up() -> None:
 def test_stubborn_instance_may_have_lost_its_compute_instance() -> None:
     gpu, _ = faulty(in_use_share=1, half_share=1)
     made = gpu.create(A100.placement("1g.5gb@0"))
-    with pytest.raises(PartialChangeError, match=r"In use by another client; 1g.5gb@0 stands without") as refused:
+    with pytest.raises(PartialChangeError, match=r"In use by another client; 1g.5gb@0 is left without") as refused:
         gpu.destroy(made.gi_id)
     assert refused.value.standing == GpuInstance(made.gi_id, made.placement, "")
     assert gpu.instances() == (refused.value.standing,)

@@ -19,6 +19,7 @@ from typing import Any
 from migrator.log.line import as_line
 from tests.fuzz import mutate
 from tests.fuzz.originals import CONFIG, PAPER, PHYSICAL, TRACES
+from tests.workloads.profiles.share_rows import share_text
 
 PROFILES = Path(__file__).parents[2] / "workloads" / "data" / "parvagpu.csv"
 
@@ -111,6 +112,15 @@ def of_profiles(random: Random, cwd: Path, _: Originals) -> list[str]:
     text = profiles_text()
     raw = mutate.table(text, random) if random.random() < 0.6 else mutate.damaged(text.encode(), random)
     (cwd / "profiles.csv").write_bytes(raw)
+    return _on_config(random)
+
+
+def of_shares(random: Random, cwd: Path, _: Originals) -> list[str]:
+    """A table of measured shares, changed."""
+    write_inputs(cwd, random, {**CONFIG, "share_profiles": "shares.csv"})
+    text = share_text()
+    raw = mutate.table(text, random) if random.random() < 0.6 else mutate.damaged(text.encode(), random)
+    (cwd / "shares.csv").write_bytes(raw)
     return _on_config(random)
 
 
@@ -297,5 +307,6 @@ KINDS: dict[str, Callable[[Random, Path, Originals], list[str]]] = {
     "signed log": of_signed_log,
     "arguments": of_arguments,
     "resumption": of_resumption,
+    "shares": of_shares,
 }
 """By name; a case's number decides its kind."""

@@ -221,7 +221,7 @@ PROFILES: Mapping[str, tuple[str, str]] = {
     "a GPU without its memory": (_with_cell("gpu", "a100"), "line 2: gpu: unknown GPU model 'a100' (did you mean"),
     "a profile of no GPU": (_with_cell("profile", "8g.80gb"), "a100-80gb has no MIG profile '8g.80gb'"),
     "a batch and a half": (_with_cell("batch", "1.5"), "line 2: batch is '1.5'; a whole number ≥ 1 is needed"),
-    "a row twice": (profiles_text() + profiles_text().splitlines()[1] + "\n", "stands in line 2 already"),
+    "a row twice": (profiles_text() + profiles_text().splitlines()[1] + "\n", "is in line 2 already"),
     "semicolons": (profiles_text().replace(",", ";"), "source,gpu,model,profile,batch,processes,latency_ms"),
     "no header": (profiles_text().split("\n", 1)[1], "line 1: the header is 'parvagpu"),
     "an empty file": ("", "line 1: the header is ''"),

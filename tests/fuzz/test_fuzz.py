@@ -35,8 +35,7 @@ A_REPORT = next(number for number in range(100) if kind_of(number) == "log")
 
 
 def test_an_unforeseen_error_is_noticed(originals: Originals, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.commands.report.read_log", lambda _: {}["missing"])
-    monkeypatch.setattr("migrator.log.changes.read_log", lambda _: {}["missing"])
+    monkeypatch.setattr("migrator.log.runlog.log_of", lambda *_: {}["missing"])
     assert "unforeseen in the output" in verdict_of(A_REPORT, originals)
 
 

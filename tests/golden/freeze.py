@@ -7,6 +7,7 @@
 - ``physical``: the 24 problems of ``physical-2`` and four of ``physical-2-midway``, with a budget of work, not seconds.
 - ``small``: every engine of both models on small problems, with options, starts, and windows that are planned again.
 - ``windows``: ``migrator plan --json`` on windows of two configs, which have gain tables, and on problem files.
+  Tenants share nothing here, nor in ``compare`` and ``logs``.
 - ``quickstart``: ``migrator report --json`` of a run of the quickstart.
 - ``compare``: ``migrator compare --json`` on W3 and W8, two windows, all policies, both terms; and W8's first window.
 - ``help``: what ``--help`` of every verb prints; the root's own is left out.
@@ -56,8 +57,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "planner")]
 # All that this script knows of the product, its benchmarks and its tests. A module that moves is renamed here alone.
 from problems import paper_problem, physical_problem, short_paper_problem  # noqa: E402
 
-from benchmarks.paper.experiments import EXPERIMENTS, Experiment  # noqa: E402
+from benchmarks.paper.experiments import Experiment  # noqa: E402
 from benchmarks.paper.matches import matches_of, result_of, rows_of  # noqa: E402
+from benchmarks.paper.reproduce import chosen  # noqa: E402
 from benchmarks.speed.problems import CASES, Task, random_problem, tasks, trace_problem  # noqa: E402
 from planner.budget import Budget, EngineOptions  # noqa: E402
 from planner.errors import EngineError  # noqa: E402
@@ -280,7 +282,7 @@ def call(
 
 def _window(config: str, window: int, engine: str) -> Json:
     """The plan of a window of a config; such windows are physical."""
-    options = ("--window", window, "--engine", engine, "--no-floors", "--json")
+    options = ("--window", window, "--engine", engine, "--no-floors", "--json", *APART)
     with tempfile.TemporaryDirectory() as folder:
         return _figures(_as_written_down(json.loads(call("plan", _at_once(config, folder), *options))))
 
@@ -306,15 +308,18 @@ def quickstart() -> Json:
 
 
 def _compared(config: str, terms: str, windows: int) -> Json:
-    options = ("--windows", windows, "--terms", terms, "--jobs", 1, "--json")
+    options = ("--windows", windows, "--terms", terms, "--jobs", 1, "--json", *APART)
     with tempfile.TemporaryDirectory() as folder:
         found: Json = _as_written_down(json.loads(call("compare", _at_once(config, folder), *options)))
     return found
 
 
+APART = ("--set", "sharing.pools=off")
+"""Gives each tenant instances of its own."""
+
 VERBS = (
-    *("init", "run", "report", "runs", "metrics", "diff", "plan", "whatif", "compare", "verify", "profile", "fidelity"),
-    *("docs", "doctor"),
+    *("init", "run", "report", "runs", "top", "metrics", "diff", "plan", "whatif", "compare", "verify", "profile"),
+    *("fidelity", "docs", "doctor", "serve", "reload", "rollback"),
     *("forecast", "forecast eval", "forecast fit", "forecast show", "gpu", "gpu models", "gpu layouts", "gpu describe"),
     *("gpu list", "gpu diff", "gpu apply", "gpu clear", "gpu restore", "gpu watch", "gpu assert", "gpu export"),
     *("cluster", "cluster plan", "cluster verify", "cluster run", "cluster compare"),
@@ -385,7 +390,10 @@ LOGGED: Mapping[str, tuple[Json, tuple[object, ...]]] = {
     "reactive": ({"windows": 2}, ("--policy", "reactive")),
     **{f"faulty {seed}": (_faulty(seed), ("--seed", seed)) for seed in range(16)},
 }
-"""Runs whose logs are written down: changes of the tests' small config (none: the quickstart), and further options."""
+"""Runs whose logs are written down: changes of the tests' small config (none: the quickstart), and further options.
+
+All are without pools.
+"""
 
 
 def _logged(changes: Json, options: tuple[object, ...]) -> Json:
@@ -396,7 +404,7 @@ def _logged(changes: Json, options: tuple[object, ...]) -> Json:
         else:
             config = _at_once("quickstart", folder, "replan_every_s: 10")
         out = Path(folder) / "run"
-        call("run", config, *options, "--out", out)
+        call("run", config, *APART, *options, "--out", out)
         return _said(out)
 
 
@@ -466,7 +474,9 @@ def published() -> dict[str, list[list[Any]]]:
 
 
 def _short_experiments() -> list[Experiment]:
-    return [one for one in EXPERIMENTS if not one.is_long]
+    """What a run that is not full draws, of what was drawn so far."""
+    drawn = {one["name"] for one in json.loads(RESULTS.read_text("utf-8"))["experiments"]}
+    return [one for one in chosen(is_full=False, traces=None) if one.name in drawn]
 
 
 Entries = Mapping[str, Callable[[], object]]

@@ -22,6 +22,7 @@ SMALL: dict[str, Any] = {
     "forecast": {"history_s": 60, "half_life_s": 10, "n_paths": 4},
     "planner": {"max_schedules": 8, "planning_s": 0, "replan_every_s": "never"},
     "retraining": {"required": True, "drift": "as_given"},
+    "sharing": {"pools": "off"},
     "tenants": [
         {
             "name": "vision",

@@ -52,7 +52,7 @@ def test_what_cannot_be_imported_from_anothers_package_is_one_line(tmp_path: Pat
     (tmp_path / "planner.py").write_text("")
     ran = started(tmp_path)
     assert (ran.returncode, "Traceback" in ran.stderr) == (1, False)
-    assert "'planner' is not a package: something else stands in the place" in ran.stderr
+    assert "'planner' is not a package: something else takes the place" in ran.stderr
 
 
 def test_the_four_packages_beside_migrator_are_looked_at() -> None:

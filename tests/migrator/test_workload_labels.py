@@ -15,11 +15,15 @@ CHANGES: dict[str, Any] = {
 LABELS = ("synthetic at second scale", "launch-free, no longer as recorded", "3g.40gb × 0.898")
 
 
-@pytest.mark.parametrize("command", [("plan",), ("run", "--windows", "1")])
+@pytest.mark.parametrize("command", [("plan",), ("run", "--out", "run", "--windows", "1")])
 def test_plans_and_runs_say_what_was_not_measured(command: tuple[str, ...], write_config, call, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     code, out, _ = call(*command, write_config(CHANGES))
     assert code == 0
+    if command[0] == "run":
+        assert LABELS[1] in out
+        assert LABELS[2] in call("report", "run", "--assumed")[1]
+        out = call("report", "run", "--full")[1]
     assert [label for label in LABELS if label not in out] == []
 
 
@@ -43,7 +47,7 @@ def test_a_run_of_measured_profiles_and_traces_mentions_nothing(write_config, ca
 
 def test_the_report_tells_start_ups_by_phase(write_config, call) -> None:
     call("run", write_config(), "--out", "here")
-    _, text, _ = call("report", "here")
+    _, text, _ = call("report", "here", "--full")
     _, out, _ = call("report", "here", "--json")
     start_ups = json.loads(out)["start_ups"]
     assert "mean s (count)" in text

@@ -29,26 +29,52 @@ class Lending(NamedTuple):
 
 def best(problem: Problem) -> float:
     """The most that any plan earns; −inf where there is none."""
-    if not all(
-        place.profile.name in rates_rps(problem, m) for m in range(len(problem.tenants)) for place in problem.layout
-    ):
+    so_far = running(problem)
+    if not _all_may_serve(problem):
         return -math.inf
-    running = () if problem.physical_initial is None else problem.physical_initial.retrainings
-    names = [own.name for own in problem.tenants]
-    so_far = tuple(
-        Lending(names.index(run.tenant), 0, run.placement, 0, run.lent_from or 0, run.end_step, was_running=True)
-        for run in running
+    sequences = _sequences(problem, so_far, _begin(problem, so_far))
+    return max((_value(problem, loans) for loans in sequences), default=-math.inf)
+
+
+def worth(problem: Problem, loans: frozenset[Lending]) -> float:
+    """What a plan with these loans earns; −inf where it breaks a rule."""
+    so_far = running(problem)
+    if not loans.issuperset(so_far) or not _all_may_serve(problem):
+        return -math.inf
+    begin = _begin(problem, so_far)
+    for one in sorted(loans - {*so_far}, key=lambda one: one.begin):
+        if one not in _next(problem, so_far, begin):
+            return -math.inf
+        so_far, begin = (*so_far, one), one.end
+    return _value(problem, so_far)
+
+
+def _all_may_serve(problem: Problem) -> bool:
+    return all(
+        place.profile.name in rates_rps(problem, m) for m in range(len(problem.tenants)) for place in problem.layout
     )
-    begin = max([_first(problem), *(one.end for one in so_far)])
-    return max((_value(problem, loans) for loans in _sequences(problem, so_far, begin)), default=-math.inf)
+
+
+def running(problem: Problem) -> tuple[Lending, ...]:
+    """What was lent as the window began."""
+    state, names = problem.physical_initial, [own.name for own in problem.tenants]
+    return tuple(
+        Lending(names.index(run.tenant), 0, run.placement, 0, run.lent_from or 0, run.end_step, was_running=True)
+        for run in (() if state is None else state.retrainings)
+    )
+
+
+def _begin(problem: Problem, so_far: tuple[Lending, ...]) -> int:
+    return max([_first(problem), *(one.end for one in so_far)])
 
 
 def _warm(seconds: float, problem: Problem) -> int:
-    return max(1, math.ceil(((problem.switch_s or 0.0) + seconds) / problem.step_s - 1e-9))
+    return max(1, math.ceil(seconds / problem.step_s - 1e-9))
 
 
 def _pool_warm(problem: Problem) -> int:
-    return _warm(problem.pools[0].overhead_s if problem.pools else problem.tenants[0].overhead_s, problem)
+    start_s = problem.pools[0].overhead_s if problem.pools else problem.tenants[0].overhead_s
+    return _warm((problem.switch_s or 0.0) + start_s, problem)
 
 
 def _since(problem: Problem) -> dict[Placement, tuple[int, int]]:
@@ -83,6 +109,12 @@ def _is_enough(problem: Problem, tenant: TenantTerms, places: list[Placement]) -
 def _sequences(problem: Problem, so_far: tuple[Lending, ...], begin: int) -> Iterator[tuple[Lending, ...]]:
     """These loans, and these with any that may follow."""
     yield so_far
+    for one in _next(problem, so_far, begin):
+        yield from _sequences(problem, (*so_far, one), one.end)
+
+
+def _next(problem: Problem, so_far: tuple[Lending, ...], begin: int) -> Iterator[Lending]:
+    """The loans that may come next, from this step on."""
     for m, tenant in enumerate(problem.tenants):
         if any(one.m == m for one in so_far):
             continue
@@ -97,8 +129,7 @@ def _sequences(problem: Problem, so_far: tuple[Lending, ...], begin: int) -> Ite
                 warm = _warm(start_s, problem)
                 n_held = warm + training_steps(problem, option, place.profile.name)
                 for step in range(begin, problem.n_steps - n_held + 1):
-                    one = Lending(m, number, place, step, step + warm, step + n_held)
-                    yield from _sequences(problem, (*so_far, one), one.end)
+                    yield Lending(m, number, place, step, step + warm, step + n_held)
 
 
 def _value(problem: Problem, loans: tuple[Lending, ...]) -> float:

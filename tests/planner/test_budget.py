@@ -14,6 +14,10 @@ def test_steps_take_time_in_proportion() -> None:
     assert planning_time_s(2, 400) == 2 * planning_time_s(2, 200)
 
 
+def test_profiles_with_double_memory_take_longer() -> None:
+    assert planning_time_s(2, 200, has_double_memory=True) == 11.0
+
+
 @pytest.mark.parametrize("n_tenants", range(1, 8))
 def test_seconds_are_whole_and_one_at_least(n_tenants: int) -> None:
     seconds = planning_time_s(n_tenants, 3)

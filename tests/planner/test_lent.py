@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import lent_oracle
@@ -18,6 +19,7 @@ from planner.by_hand import plan_of as plan_of_lifetimes
 from planner.engines import lent
 from planner.files.plan_file import plan_of, plan_to_json
 from planner.files.problem_file import problem_of, problem_to_json
+from planner.lending import loan
 from planner.plan import Lifetime, MigPlan, Status
 from planner.problem import HeldInstance, Owner, PhysicalState, Problem, Task
 from planner.replan import remaining_plan, remaining_problem
@@ -133,10 +135,10 @@ def test_nothing_is_lent_before_all_serves_or_that_a_tenant_cannot_spare_or_with
     assert "is lent, which only a layout's is" in _refusals(replace(problem, layout=()), plan.lifetimes)
 
 
-def _planned(seed: int) -> tuple[Problem, MigPlan]:
-    """The first problem from this one on that has a plan, and the plan."""
+def _planned(seed: int, is_wanted: Callable[[MigPlan], bool] = lambda _: True) -> tuple[Problem, MigPlan]:
+    """The first problem from this one on that has such a plan, and the plan."""
     found = ((one, solve(one)) for one in map(lent_problem, range(seed, seed + 20)))
-    return next((problem, plan) for problem, plan in found if plan.status.has_plan)
+    return next((problem, plan) for problem, plan in found if plan.status.has_plan and is_wanted(plan))
 
 
 def _valued(problem: Problem, plan: MigPlan) -> MigPlan:
@@ -150,6 +152,88 @@ def _valued(problem: Problem, plan: MigPlan) -> MigPlan:
         status=Status.FEASIBLE,
         bound=None,
     )
+
+
+N_MUTANTS = 25
+"""Of each seed; 20 seeds make 500."""
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plans_whose_loans_were_altered_are_refused_or_worth_what_an_oracle_says(seed: int) -> None:
+    rng = np.random.default_rng([seed, 65])
+    for number in range(N_MUTANTS):
+        problem, plan = _planned(N_MUTANTS * seed + number, lambda plan: any(item.lent for item in plan.lifetimes))
+        mutant = replace(plan, lifetimes=_loans_altered(rng, problem, plan.lifetimes))
+        worth = _worth(problem, plan, mutant)
+        found = verify(problem, valued := _valued(problem, mutant))
+        assert found.is_valid == (worth > -np.inf), f"{found.violations}, and the oracle says {worth}: {mutant}"
+        if found.is_valid:
+            assert valued.objective == pytest.approx(worth, rel=1e-9, abs=1e-7)
+
+
+def _worth(problem: Problem, plan: MigPlan, mutant: MigPlan) -> float:
+    """By the oracle, which knows loans alone: beside one layout all that is held has to be as it was."""
+    held = [[item for item in one.lifetimes if item.is_inference] for one in (plan, mutant)]
+    others = [item for item in mutant.lifetimes if not item.is_inference and not item.lent]
+    if others or Counter(held[0]) != Counter(held[1]):
+        return -np.inf
+    names, loans = problem.tenant_names, [item for item in mutant.lifetimes if not item.is_inference]
+    told = Counter(_lending(problem, names.index(item.owner.tenant), item) for item in loans)
+    return lent_oracle.worth(problem, frozenset(told)) if max(told.values(), default=1) == 1 else -np.inf
+
+
+def _lending(problem: Problem, m: int, item: Lifetime) -> lent_oracle.Lending:
+    options = [option.name for option in problem.tenants[m].options]
+    number = options.index(item.option) if item.option in options else -1
+    steps = (item.create_step, item.serve_step, item.end_step)
+    for one in lent_oracle.running(problem):
+        if (one.m, one.place, one.begin, one.end) == (m, item.placement, *steps[::2]):
+            return one._replace(serve=item.serve_step)
+    return lent_oracle.Lending(m, number, item.placement, *steps)
+
+
+def _loans_altered(rng: np.random.Generator, problem: Problem, items: tuple[Lifetime, ...]) -> tuple[Lifetime, ...]:
+    """One to three alterations, mostly of loans; not what it was."""
+    other = items
+    for _ in range(int(rng.integers(1, 4))):
+        other = _loan_altered(rng, problem, other)
+    return other if Counter(other) != Counter(items) else _loans_altered(rng, problem, items)
+
+
+def _loan_altered(rng: np.random.Generator, problem: Problem, items: tuple[Lifetime, ...]) -> tuple[Lifetime, ...]:
+    """A loan moves, lasts longer, is another's, for another, of another option, is dropped, or there is one more."""
+    of_loans = [at for at, item in enumerate(items) if not item.is_inference]
+    if not of_loans or rng.random() < 0.25:
+        return (*items, *_another_loan(rng, problem))
+    at = int(rng.choice(of_loans if rng.random() < 0.9 else range(len(items))))
+    item, kind, by = items[at], int(rng.integers(8)), int(rng.choice([-2, -1, 1, 2]))
+    create, serve, end = item.create_step, item.serve_step, item.end_step
+    places = [*problem.layout, *problem.gpu.placements(problem.profile_names)]
+    shifts = [(by, by, by), (by, by, by), (by, 0, 0), (0, by, 0), (0, 0, by)]
+    new: list[Lifetime] = []
+    if kind < len(shifts):
+        moved = [step + more for step, more in zip((create, serve, end), shifts[kind], strict=True)]
+        new = [replace(item, create_step=moved[0], serve_step=moved[1], end_step=moved[2])]
+    elif kind == 5:
+        among = problem.layout if rng.random() < 0.8 else places
+        new = [replace(item, placement=among[int(rng.integers(len(among)))])]
+    elif kind == 6:
+        own = problem.tenants[int(rng.integers(len(problem.tenants)))]
+        names = [item.option, *(one.name for one in own.options)]
+        tenant = item.owner.tenant if rng.random() < 0.5 else own.name
+        owner = replace(item.owner, tenant=tenant, others=() if tenant != item.owner.tenant else item.owner.others)
+        new = [replace(item, owner=owner, option=names[int(rng.integers(len(names)))], lent=rng.random() < 0.8)]
+    return (*items[:at], *new, *items[at + 1 :])
+
+
+def _another_loan(rng: np.random.Generator, problem: Problem) -> list[Lifetime]:
+    """As long as it has to be, in any step: where a retraining is offered on what may be lent or not."""
+    tenant = problem.tenants[int(rng.integers(len(problem.tenants)))]
+    ways = [(one, place) for one in tenant.options for place in problem.layout if place.profile.name in one.time_s]
+    if not ways:
+        return []
+    option, place = ways[int(rng.integers(len(ways)))]
+    return [loan(problem, tenant.name, option.name, place, int(rng.integers(problem.n_steps)))]
 
 
 def _lent_otherwise(rng: np.random.Generator, plan: MigPlan) -> MigPlan:

@@ -102,7 +102,7 @@ def test_an_engine_that_starts_from_no_plan_says_so(model: str, engine: str) -> 
 
 
 def test_loans_beside_a_layout_start_from_no_plan() -> None:
-    assert "the problem gives the layout" in (start_misfit(*lent_case()) or "")
+    assert "the problem sets the layout" in (start_misfit(*lent_case()) or "")
 
 
 def test_an_unknown_engine_has_no_start_either() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from pool_oracle import INF, Course, Problem, Process, _Floor
 
 from workloads.profiles.latency import LatencyCurve
-from workloads.serving.pool import Beside, TrainingJob
+from workloads.serving.pool import Beside, LaneMemory, TrainingJob
 
 
 @dataclass(eq=False)
@@ -28,6 +29,66 @@ class Side:
     batches: list[tuple[float, int]] = field(default_factory=list)
 
 
+class Models:
+    """A lane's memory by Algorithm 1: models by when they were used, the coldest first."""
+
+    def __init__(self, memory: LaneMemory) -> None:
+        self.m, self.ours_mib = memory, 0.0
+        self.active: dict[int, float] = {}
+        self.reserved: list[int] = []
+
+    def mib(self, members: Iterable[int]) -> float:
+        return sum(self.m.weights_mib[member] for member in members)
+
+    @property
+    def reserve_mib(self) -> float:
+        return self.ours_mib - self.mib(self.active)
+
+    @property
+    def free_mib(self) -> float:
+        return self.reserve_mib - self.mib(self.reserved)
+
+    def is_gone(self, member: int) -> bool:
+        return member not in self.active and member not in self.reserved
+
+    def load_s(self, member: int) -> float:
+        return self.m.load_s[member] if self.is_gone(member) else 0.0
+
+    def pass_to(self, now_s: float) -> None:
+        """InferRelease of whatever has been idle."""
+        while self.active and (first := next(iter(self.active))) is not None:
+            if self.active[first] + self.m.idle_s > now_s:
+                break
+            del self.active[first]
+            self.reserved.append(first)
+            if self.reserve_mib >= 2 * self.m.watermark_mib:
+                given_mib = self.reserve_mib - self.m.watermark_mib
+                while self.free_mib < given_mib and self.reserved:
+                    self.reserved.pop(0)
+                self.ours_mib -= min(given_mib, self.free_mib)
+
+    def taken_mib(self, member: int) -> float:
+        """What InferRequire takes from trainings."""
+        missing_mib = self.m.weights_mib[member] - self.reserve_mib
+        if not self.is_gone(member) or missing_mib <= 0:
+            return 0.0
+        return min(missing_mib + self.m.watermark_mib, self.m.capacity_mib - self.ours_mib)
+
+    def require(self, member: int, now_s: float) -> None:
+        """InferRequire."""
+        self.ours_mib += self.taken_mib(member)
+        if self.is_gone(member):
+            while self.free_mib < self.m.weights_mib[member]:
+                if self.reserved:
+                    self.reserved.pop(0)
+                else:
+                    del self.active[next(iter(self.active))]
+        self.active.pop(member, None)
+        if member in self.reserved:
+            self.reserved.remove(member)
+        self.active[member] = now_s
+
+
 def gives_way(problem: Problem, beside: Beside) -> tuple[Course, list[int], float]:
     """The course, the units that each batch holds, in the order of their begin, and the work lost; no process fails."""
     floor = _GivesWay(problem, beside)
@@ -37,6 +98,8 @@ def gives_way(problem: Problem, beside: Beside) -> tuple[Course, list[int], floa
         floor.moments.remove(until_s)
         floor.now_s = until_s
         floor.arrive()
+        for models in floor.models:
+            models.pass_to(until_s)
         while floor.decide():
             pass
     floor.train(INF)
@@ -51,6 +114,7 @@ class _GivesWay(_Floor):
         self.b, self.jobs = beside, []
         self.works = [Work(job, job.left_s) for job in problem.jobs]
         self.sides = [Side() for _ in problem.lanes]
+        self.models = [Models(beside.memory) for _ in problem.lanes] if beside.memory else []
         self.held: list[int] = []
         self.lost_s = 0.0
 
@@ -79,8 +143,18 @@ class _GivesWay(_Floor):
         self.works.remove(work)
         self.course.trained.append((work.job.tenant_index, work.job.window, at_s))
 
-    def way_s(self, rank: int) -> float:
-        return self.b.give_way_s if self.sides[rank].stretch_s > 0 else 0.0
+    def takes(self, rank: int, member: int) -> bool:
+        """Whether a batch would have memory from a training."""
+        return bool(self.models) and self.models[rank].taken_mib(member) > 0
+
+    def way_s(self, rank: int, member: int) -> float:
+        from_training = self.takes(rank, member) and self.training(rank, self.now_s) is not None
+        leaves_s = self.b.give_way_s if self.sides[rank].stretch_s > 0 or from_training else 0.0
+        return leaves_s + (self.models[rank].load_s(member) if self.models else 0.0)
+
+    def longest_load_s(self, rank: int) -> float:
+        members = range(len(self.p.requests))
+        return max(self.models[rank].load_s(member) for member in members) if self.models else 0.0
 
     def process(self, rank: int, member: int) -> Process | None:
         """As slow as it is beside a training."""
@@ -96,22 +170,27 @@ class _GivesWay(_Floor):
         return 0.0 if own is None else own.limit / own.latency.at(own.limit)
 
     def _batch_s(self, rank: int, member: int) -> float:
-        return super()._batch_s(rank, member) + self.way_s(rank)
+        return super()._batch_s(rank, member) + self.way_s(rank, member)
 
     def _serve(self, rank: int, member: int) -> bool:
         until_s = self.now_s + self.b.slack_s
         if (
             self.b.slack_s
             and self.training(rank, self.now_s)
-            and self._can_wait(rank, -INF, until_s + self.b.give_way_s)
+            and self._can_wait(rank, -INF, until_s + self.b.give_way_s + self.longest_load_s(rank))
         ):
             self.free_s[rank] = until_s
             self.moments.add(until_s)
             return True
-        side, way_s = self.sides[rank], self.way_s(rank)
+        side, way_s = self.sides[rank], self.way_s(rank, member)
+        discard_s = self.b.discard_s
+        if self.b.memory:
+            if self.takes(rank, member):
+                discard_s = max(discard_s, self.b.memory.discard_s)
+            self.models[rank].require(member, self.now_s)
         if side.stretch_s > 0:
             assert side.full is not None
-            lost_s = min(self.b.discard_s, side.stretch_s)
+            lost_s = min(discard_s, side.stretch_s)
             side.full.left_s += lost_s
             self.lost_s += lost_s
         super()._serve(rank, member)

@@ -23,9 +23,11 @@ from workloads.live.messages import (
     DrainAll,
     Finish,
     Finished,
+    Lend,
     Message,
     Order,
     Request,
+    Return,
     State,
     Watch,
     Worth,
@@ -83,12 +85,12 @@ class Site:
             "latency_s": (0.001, 0.001),
             "silence_s": 30.0,
         }
-        usual |= {"heartbeat_s": 0.1, "sample_bytes": 0}
+        usual |= {"heartbeat_s": 0.1, "sample_bytes": 0, "is_shared": bool(changes.get("lane"))}
         return worker.WorkerSetup(self.folder, name, model=f"{MODELS}:{model}", **{**usual, **changes})
 
     # --- as the controller
 
-    def order(self, order: Order | DrainAll | Finish | Worth) -> None:
+    def order(self, order: Order | DrainAll | Finish | Lend | Return | Worth) -> None:
         self.controller.send(order)
 
     def heard(self, kind: type[Kind], is_it: Callable[[Kind], bool] = lambda _: True) -> Kind:

@@ -122,7 +122,7 @@ class Finished(_Line, frozen=True):
 
 
 class Failed(_Line, frozen=True):
-    """It ended before all its steps were done. Checkpoints that were told before stay as they are.
+    """It ended before all its steps were done. Earlier checkpoints stay as they are.
 
     ``cause``: ``deadline`` (its time was up), ``stopped`` (it was asked to leave), ``parent`` (the process that
     started it is gone), ``input`` (what was asked cannot be done), ``error``.

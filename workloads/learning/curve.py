@@ -113,7 +113,7 @@ class Correction:
     Attributes:
         bias: Mean of truth − raw estimate, fading over :data:`MEMORY_WINDOWS`.
         error: Mean absolute difference between the truth and what was estimated with the correction of its time.
-        n_windows: Windows that it stands on.
+        n_windows: Windows that it is fitted to.
     """
 
     bias: float = 0.0

@@ -1,4 +1,4 @@
-"""The benchmarks by name: digits (offline), CIFAR-10, CORe50, 20 Newsgroups; from their libraries or from a folder."""
+"""The benchmarks by name: digits (offline), CIFAR-10, CORe50, 20 Newsgroups; or what others have labelled."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from workloads.learning.experiences import (
     even_groups,
     held_out,
 )
+from workloads.learning.inbox import benchmark_in
+from workloads.training import FOLDER
 
 ANGLES = (0, 30, 60, 90, 120)
 """By how many degrees the images of ``digits-rotated`` are turned, experience by experience."""
@@ -56,7 +58,7 @@ _T = TypeVar("_T")
 
 
 def benchmark(name: str, *, seed: int = 0, folder: Path | None = None, asked: Asked = "new") -> Benchmark:
-    """The benchmark of this name; the same seed gives the same experiences.
+    """The benchmark of this name; the same seed has the same experiences.
 
     Args:
         name: One of :data:`BENCHMARKS`.
@@ -277,6 +279,11 @@ def _tokens(texts: list[str]) -> NDArray[np.uint16]:
     return tokens
 
 
+def _folder(_seed: int, path: Path, asked: Asked) -> Benchmark:
+    """What others have written, of one window: a file of an :class:`~workloads.learning.inbox.Inbox`."""
+    return benchmark_in(path, asked)
+
+
 def _downloaded(load: Callable[[], _T], what: str, put: str, folder: Path) -> _T:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -295,5 +302,6 @@ BENCHMARKS: dict[str, Callable[[int, Path, Asked], Benchmark]] = {
     "core50": _core50,
     "newsgroups20": _newsgroups20,
     "newsgroups20-tokens": _newsgroups20_tokens,
+    FOLDER: _folder,
 }
 """Benchmarks by name. Those of the digits need no network: scikit-learn has the images."""

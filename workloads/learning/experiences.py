@@ -113,7 +113,7 @@ class Benchmark:
 
     @property
     def model_options(self) -> dict[str, Any]:
-        """What a model of the catalogue has to be told to answer this benchmark's requests."""
+        """What a model of the catalogue needs to answer this benchmark's requests."""
         return {"shape": list(self.shape), "n_classes": self.n_classes, "dtype": self.dtype.name}
 
     def number_in(self, window: int) -> int:

@@ -16,11 +16,13 @@ from msgspec import MsgspecError, Struct, json
 from msgspec.structs import replace
 
 from executor.files import read_input, write_whole
+from executor.messages import value_in
 from workloads.errors import LearningError, WorkloadError
 from workloads.learning.course import Finished, Option, Started, Told
 from workloads.learning.curve import Correction, Point, estimates, fitted
 from workloads.learning.datasets import benchmark
 from workloads.learning.experiences import LABEL_BYTES, Benchmark, Replay, Samples, encoded, held_out
+from workloads.learning.inbox import Inbox, benchmark_in
 from workloads.learning.models import Classifier
 from workloads.learning.retraining import RetrainingJob, fit_of, job_in, learner, retrained
 from workloads.learning.watch import Cut
@@ -30,7 +32,7 @@ SHARES = (0.1, 0.25)
 """Of the training set: how much the subsets hold."""
 
 LEAST_SAMPLES = 128
-"""A subset holds no less, as far as there is as much: a handful of steps shows no curve."""
+"""A subset holds no less, if there is as much: a handful of steps shows no curve."""
 
 N_EPOCHS = 6
 """Epochs on each subset; a point is measured after each."""
@@ -57,7 +59,7 @@ def measured(
         benchmark: Whose training sets are used.
         number: Of the experience that is to be learned.
         option: Strategy, batch, learning rate and memory; its samples and epochs are not used.
-        seed: The same seed gives the same accuracies on a CPU.
+        seed: The same seed has the same accuracies on a CPU.
         budget_s: Seconds after which no further step is made. What is measured until then is returned, maybe nothing.
         shares: Of the training set, one subset each.
         now: A clock in seconds.
@@ -160,25 +162,44 @@ class Tried(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Refused(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Stands in the place of what was asked, where that cannot be had."""
+    """Takes the place of a benchmark that cannot be had."""
 
     reason: str
+
+
+class Came(Struct, frozen=True, forbid_unknown_fields=True):
+    """What others have written to learn from, as the window's measuring began.
+
+    Attributes:
+        file: Of the samples that came last, with what is remembered of those before; ``None`` where none ever came.
+        experience: Its number among the file's.
+        is_new: Whether no retraining has ended since they came.
+        told: A line for each file, or kind of label, that could not be taken.
+    """
+
+    file: str | None
+    experience: int
+    is_new: bool
+    told: tuple[str, ...]
 
 
 class Measured(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """What is known of a tenant's retraining before it begins.
 
     Attributes:
-        accuracy_before: The served model's on new training data, which no model was trained on yet.
+        accuracy_before: The served model's on new training data, which no model was trained on yet; ``None`` where
+            there is none to measure with.
         raw: By option, what it would reach, before correction; ``None`` where the time was too short to tell.
         accuracy_after: The same, corrected by what past windows taught.
         took_s: What measuring took.
+        came: Where its samples are written by others.
     """
 
-    accuracy_before: float
+    accuracy_before: float | None
     raw: Mapping[str, float] | None
     accuracy_after: Mapping[str, float] | None
     took_s: float
+    came: Came | None = None
 
 
 Found = Prepared | Measured | Tried | Refused
@@ -285,6 +306,8 @@ def estimate(
     window: int,
     budget_s: float,
     correction: Mapping[str, Any],
+    inbox: str | None = None,
+    trained: int = -1,
     out: str,
 ) -> int:
     """Measure what the served model knows of a window's new data, and what each way to retrain would bring.
@@ -296,28 +319,47 @@ def estimate(
         window: Of the run.
         budget_s: Seconds that micro-profiling may take.
         correction: A :class:`~workloads.learning.curve.Correction` by its fields.
+        inbox: The :class:`~workloads.learning.inbox.Inbox` whose samples are learned, from which new ones are taken up.
+        trained: The last window whose retraining has ended, where there is one.
         out: The file to write a :class:`Measured` to.
 
     Raises:
         WorkloadError: The data or the weights cannot be had.
     """
     begin_s = monotonic()
-    asked = job_in(job)
+    asked, came = job_in(job), None
+    if inbox is not None:
+        came = _came(value_in(inbox, Inbox), window, trained)
+        if came.file is None:
+            _write(Path(out), Measured(None, None, None, monotonic() - begin_s, came))
+            return 0
+        asked = replace(asked, folder=Path(came.file))
     data = benchmark(asked.benchmark, seed=asked.seed, folder=asked.folder, asked=asked.asked)
     number, model = number_in(data, window), learner(asked, data)
     # Requests ask about the test set, which is not known yet; the new training data is, and was not trained on.
     _, unseen = held_out(data.train(number, None, asked.seed), HELD_OUT, np.random.default_rng((asked.seed, number, 5)))
     before = _accuracy_before(asked, data, number, model.accuracy(unseen.inputs, unseen.labels), model)
-    points = measured(model, data, number, asked.option, seed=asked.seed, budget_s=budget_s)
-    found = Measured(before, None, None, monotonic() - begin_s)
+    points = list[Point]()
+    if came is None or came.is_new:
+        points = measured(model, data, number, asked.option, seed=asked.seed, budget_s=budget_s)
+    found = Measured(before, None, None, monotonic() - begin_s, came)
     if _tell_a_curve(points, before):
         n_all = len(data.current(number).train)
         ways = [replace(asked.option, **{"name": name, **own}) for name, own in options.items()]
         told = estimates(fitted(points), ways, n_all=n_all, slowdown={"here": 1.0}, correction=Correction(**correction))
         raw, after = ({one.option.name: getattr(one, key) for one in told} for key in ("raw", "accuracy"))
-        found = Measured(before, raw, after, monotonic() - begin_s)
+        found = Measured(before, raw, after, monotonic() - begin_s, came)
     _write(Path(out), found)
     return 0
+
+
+def _came(inbox: Inbox, window: int, trained: int) -> Came:
+    told = tuple(inbox.take_up(window))
+    newest = inbox.newest
+    if newest is None:
+        return Came(None, 0, is_new=False, told=told)
+    since, file = newest
+    return Came(str(file), len(benchmark_in(file, "new").experiences) - 1, is_new=since > trained, told=told)
 
 
 def _tell_a_curve(points: Sequence[Point], before: float) -> bool:
@@ -328,7 +370,7 @@ def _tell_a_curve(points: Sequence[Point], before: float) -> bool:
 
 
 def _accuracy_before(asked: RetrainingJob, data: Benchmark, number: int, on_new: float, model: Any) -> float:
-    """On what is asked: the new experience alone, or all so far, each by its share."""
+    """On what is asked: the new experience alone, or all until it, each by its share."""
     if data.asked == "new" or number == 0:
         return on_new
     old: Samples = data.memory(number, max(asked.option.memory, 64), asked.seed)

@@ -2,7 +2,7 @@
 
 ``python -m workloads.learning.retraining`` reads the job as one line of JSON from its standard input and tells on its
 standard output, which nothing else writes to. The input stays open: when it ends, the process that started this one is
-gone, and it leaves at the next step. So it does at SIGTERM. What was told before stays: a checkpoint's file is whole
+gone, and it leaves at the next step. So it does at SIGTERM. What it has reported stays: a checkpoint's file is whole
 before its line is sent. A child forked from a warm process calls :func:`forked` and tells its course in a file.
 """
 
@@ -30,6 +30,9 @@ from workloads.learning.models import Classifier
 from workloads.learning.watch import Cut, Steps, StepWatch, TimedSteps
 from workloads.live.model import loaded
 
+LOOK_S = 0.005
+"""A process that is to wait until it is let go looks so often whether it is."""
+
 MOST_LINE_BYTES = 2**20
 """A job is no longer than this."""
 
@@ -50,7 +53,7 @@ class RetrainingJob(Struct, frozen=True, forbid_unknown_fields=True):
     """What a retraining process is asked.
 
     Attributes:
-        model: A name of the catalogue, or ``module:callable`` that gives a
+        model: A name of the catalogue, or ``module:callable`` that makes a
             :class:`~workloads.learning.models.Classifier`.
         benchmark: Name of the benchmark.
         experience: Number of the experience to learn, from 0.
@@ -130,7 +133,7 @@ def retrained(
     now: Callable[[], float] = time.monotonic,
     warm: Callable[[], None] = lambda: None,
 ) -> Finished | Failed:
-    """Carry the job out and tell its course; the end, which is told as well, is returned.
+    """Carry the job out, report its course, and return its end, which is reported as well.
 
     Args:
         job: What to do.
@@ -220,14 +223,14 @@ def learner(job: RetrainingJob, data: Benchmark) -> Classifier:
     options = {**data.model_options, **job.model_options}
     model = loaded(job.model, options)
     if not isinstance(model, Classifier):
-        raise LearningError(f"model {job.model!r} gives {type(model).__name__}; a Classifier is needed to retrain it")
+        raise LearningError(f"model {job.model!r} is a {type(model).__name__}; a Classifier is needed to retrain it")
     if job.weights is not None:
         model.load(job.weights)
     return model
 
 
 def work(reading_fd: int, writing_fd: int) -> int:
-    """Read one job from ``reading_fd``, carry it out, tell it on ``writing_fd``; gives the process's exit code.
+    """Read one job from ``reading_fd``, carry it out, report on ``writing_fd``, and return the exit code.
 
     For the main thread of a process that does nothing else. 0: finished, or left when asked to; 1: failed, and told so.
     """
@@ -250,11 +253,12 @@ def work(reading_fd: int, writing_fd: int) -> int:
     return _carried_out(job, tell, leaving, since_s, lambda: None)
 
 
-def forked(reporter: Reporter, *, job: str, course: str) -> int:
+def forked(reporter: Reporter, *, job: str, course: str, go: str = "") -> int:
     """Carry out the job, which is what :meth:`Job.line` wrote, in a child of a warm process; its exit code.
 
     The lines of its course are appended to the file ``course``; after each the reporter tells its kind as a phase, and
-    ``warm`` when data and model are there. The child is killed with the process that it was forked from.
+    ``warm`` when data and model are there. With ``go`` it computes nothing before there is a file of this name. The
+    child is killed with the process that it was forked from.
 
     Raises:
         LearningError: It is no job.
@@ -268,7 +272,12 @@ def forked(reporter: Reporter, *, job: str, course: str) -> int:
             out.write(line_of(told))
             reporter.reached(told.kind)
 
-        return _carried_out(asked, tell, leaving, since_s, lambda: reporter.reached("warm"))
+        def warm() -> None:
+            reporter.reached("warm")
+            while go and leaving() is None and not Path(go).exists():
+                time.sleep(LOOK_S)
+
+        return _carried_out(asked, tell, leaving, since_s, warm)
 
 
 def _leaving_when_asked() -> Leaving:

@@ -16,7 +16,7 @@ MOMENTUM = 0.9
 
 
 def fit(classifier: Classifier, new: Samples, memory: Samples, option: Option, *, seed: int, steps: Steps) -> None:
-    """Train the classifier in place. On a CPU the same seed gives the same weights.
+    """Train the classifier in place. On a CPU the same seed has the same weights.
 
     Args:
         classifier: Its weights change.
@@ -24,7 +24,7 @@ def fit(classifier: Classifier, new: Samples, memory: Samples, option: Option, *
         memory: Samples of earlier ones, which strategy ``replay`` mixes in: as many a step as new ones, if it has them.
         option: Epochs, batch, learning rate and strategy.
         seed: Of the order of samples and of whatever chance the module itself uses.
-        steps: Is told of each step.
+        steps: Hears of each step.
 
     Raises:
         Cut: ``steps`` ended it.

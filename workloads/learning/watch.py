@@ -32,7 +32,7 @@ class Steps(Protocol):
 
 
 class StepWatch:
-    """Stands beside a training: keeps checkpoints at their shares, tells progress, and ends it inside its time.
+    """Watches a training: keeps checkpoints at their shares, tells progress, and ends it inside its time.
 
     Args:
         shares: At which shares of the steps weights are kept, rising, inside (0, 1).
@@ -79,7 +79,7 @@ class StepWatch:
         """Measure and tell the old accuracy; stepping begins.
 
         Raises:
-            Cut: Too little time is left to make a step and keep what comes of it.
+            Cut: Too little time is left to make a step and keep its weights.
         """
         before_s = self._done_s
         accuracy = self._measure()
@@ -177,7 +177,7 @@ class StepWatch:
 
 
 class TimedSteps:
-    """Stands beside a training that is only timed: tells what each step took. No weights are kept or measured.
+    """Watches a training that is only timed: tells what each step took. No weights are kept or measured.
 
     Args:
         every_s: Seconds between two lines.

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _MOST_HEAD_BYTES = 2**14
 _MOST_FRAMING_BYTES = 2**16
-"""What stands around the chunks of a body: at least 5 bytes and 5 µs of CPU each."""
+"""What is around the chunks of a body: at least 5 bytes and 5 µs of CPU each."""
 
 _READ_BYTES, _READ_BODY_BYTES = 2**14, 2**18
 """Taken from a connection in one go: little, as it may be many chunks, unless it is of a body of known length."""
@@ -136,7 +136,7 @@ class Connection(H11Protocol):
         self._find_queue(self.silent)
 
     def stand_in(self, queue: dict[Connection, None] | None) -> None:
-        """Stand at the end of this queue, unless it stands in it already, and in no other."""
+        """Join the end of this queue, unless it is in it already, and leave any other."""
         if queue is not self._queue:
             if self._queue is not None:
                 del self._queue[self]

@@ -1,7 +1,7 @@
 """The process between clients and workers: it keeps each request until its answer is there.
 
 Run with ``python -m workloads.live.dispatcher PARENT SETUP`` (a process id; JSON of a :class:`DispatcherSetup`), or
-call :func:`dispatch` in a child. It ends when it is told to finish, by SIGTERM, or with its parent.
+call :func:`dispatch` in a child. It ends on ``Finish``, by SIGTERM, or with its parent.
 
 Messages and timers come in here; what is done about requests is decided in :mod:`workloads.live.queues`. A worker's
 death is noticed at once where the system can watch a process (``pidfd``), else by its silence.
@@ -53,6 +53,9 @@ from workloads.live.messages import (
     Heartbeat,
     Hello,
     Hung,
+    Labelled,
+    Lend,
+    Lent,
     Load,
     Loaded,
     Message,
@@ -60,10 +63,13 @@ from workloads.live.messages import (
     NotDone,
     Order,
     Ready,
+    Return,
     Serve,
+    Share,
     State,
     Status,
     Stop,
+    Tenants,
     TurnedAway,
     Watch,
     Worth,
@@ -89,9 +95,9 @@ class DispatcherSetup:
         hang_factor: A batch is given to others after so many times the latency that it should have,
         hang_s: but not earlier.
         queue_bytes: Most memory for one tenant's requests; what is over is refused.
-        tick_s: How often counts are told, and silence and hanging looked for.
+        tick_s: How often it reports counts, and looks for silence and hanging.
         turn_cost: The share by which a turn in a shared lane lasts longer that follows another tenant's.
-        closes_s: A second takes no further request so long after its end, which is told; ``None``: it always does.
+        closes_s: A second closes so long after its end, with a message; ``None``: it never closes.
     """
 
     folder: Path
@@ -117,7 +123,7 @@ class DispatcherSetup:
 
 @dataclass(slots=True)
 class _Known:
-    """A worker, as far as it has told."""
+    """What a worker has reported of itself."""
 
     tenant: str
     received_s: float
@@ -167,6 +173,7 @@ class _Dispatcher:
             Serve: self._pass_on,
             Load: self._load,
             Drain: self._drain,
+            Share: self._share,
             Stop: self._stop,
         }
 
@@ -231,7 +238,7 @@ class _Dispatcher:
         now_s = monotonic()
         queue = self._queues.get(request.tenant)
         if queue is None:
-            if isinstance(request, TurnedAway):
+            if isinstance(request, TurnedAway | Labelled):
                 return
             known = " ".join(self._queues)
             reason = f"no tenant {request.tenant[:100]!r}; there is: {known}"[:1000]
@@ -239,6 +246,9 @@ class _Dispatcher:
             return
         if isinstance(request, TurnedAway):
             queue.turned_away(request.arrival_s, request.requests, now_s)
+            return
+        if isinstance(request, Labelled):
+            self._broadcast(request)
             return
         queue.arrive(
             client, request.id, request.arrival_s, request.deadline_s, request.payload, now_s, request.expected
@@ -251,7 +261,10 @@ class _Dispatcher:
                 if not self._send(self._workers, WORKER + name.encode(), message):
                     self._lose(name, "its connection is gone")
         for name in self._lanes.kept():
-            self._pass_on(name, self._known[name], self._loads.pop(name))
+            if name in self._loads:
+                self._pass_on(name, self._known[name], self._loads.pop(name))
+            else:
+                self._broadcast(Lent(name, monotonic()))
         for queue in self._queues.values():
             self._answer_clients(queue)
 
@@ -327,15 +340,9 @@ class _Dispatcher:
             raise MessageError(f"worker {name}: there was one of this name already")
         if hello.tenant not in self._queues:
             raise MessageError(f"worker {name}: no tenant {hello.tenant!r}; there is: {' '.join(self._queues)}")
-        if hello.lane and not name.startswith(f"{hello.lane}/"):
-            raise MessageError(f"worker {name}: lane {hello.lane!r} is another instance's")
         latency = LatencyCurve(hello.batches, hello.latency_s)
         self._queues[hello.tenant].join(name, latency, hello.batch_limit)
-        try:
-            self._lanes.join(hello.lane, hello.tenant, name)
-        except ValueError:
-            self._queues[hello.tenant].leave(name, monotonic(), to_blame=False)
-            raise
+        self._lanes.join(hello.lane or name, hello.tenant, name, is_shared=hello.is_shared)
         known = self._known[name] = _Known(hello.tenant, monotonic())
         self._strangers.pop(name, None)
         try:
@@ -353,9 +360,9 @@ class _Dispatcher:
                 self._lose(name, known.reason or "its process is gone")
 
     def _kill(self, name: str, reason: str) -> bool:
-        """Kill a worker that others wait for, so that its lane is free once it is dead; whether that can be done."""
+        """Kill a worker, so that its lane is free once it is dead; whether that can be done."""
         known = self._known[name]
-        if known.process is None or not self._lanes.is_pooled(name):
+        if known.process is None:
             return False
         known.reason = reason
         with suppress(ProcessLookupError):
@@ -410,7 +417,13 @@ class _Dispatcher:
                     self._lanes.worth[message.tenant] = message.worth
                 else:
                     self._send(self._workers, identity, NotDone(f"Worth: no tenant {message.tenant!r}"[:1000]))
-            case Serve() | Load() | Drain() | Stop():
+            case Tenants():
+                self._change_tenants(message.names)
+            case Lend():
+                self._lanes.lend(message.lane, message.worker)
+            case Return():
+                self._lanes.give_back(message.worker)
+            case Serve() | Share() | Load() | Drain() | Stop():
                 worker = self._known.get(message.worker)
                 if worker is None or worker.state is State.GONE:
                     why = "it is not known" if worker is None else "it is gone"
@@ -418,8 +431,19 @@ class _Dispatcher:
                 else:
                     self._orders[type(message)](message.worker, worker, message)
 
+    def _change_tenants(self, names: Sequence[str]) -> None:
+        """Take requests of these tenants alone."""
+        setup = self._setup
+        for name in names:
+            if name not in self._queues:
+                self._queues[name] = TenantQueue(name, setup.origin_s, setup.queue_bytes, setup.closes_s)
+                self._lanes.worth.setdefault(name, 1.0)
+        if self._draining is None:
+            for name, queue in self._queues.items():
+                queue.closed = "" if name in names else "no further request of this tenant is taken"
+
     def _tell_all(self, watcher: bytes) -> None:
-        """Tell how things stand."""
+        """Report the counts."""
         drains = () if self._draining is None else (self._draining,)
         workers = (self._changed(name, known) for name, known in self._known.items())
         counts = (own for queue in self._queues.values() for own in queue.all_counts())
@@ -445,13 +469,21 @@ class _Dispatcher:
 
     def _load(self, name: str, known: _Known, order: Order) -> None:
         self._queues[known.tenant].pause(name)
-        if not self._lanes.is_pooled(name):
+        if not self._lanes.has_turns(name):
+            self._lanes.loads(name)
             self._pass_on(name, known, order)
         elif name in self._loads:
             self._loads[name] = order  # newer weights, before its lane was free
         else:
             self._loads[name] = order
             self._lanes.keep(name)
+
+    def _share(self, name: str, known: _Known, order: Order) -> None:
+        assert isinstance(order, Share)
+        latency = LatencyCurve(order.batches, order.latency_s)
+        self._queues[known.tenant].serve_by(name, latency, order.batch_limit)
+        self._lanes.share(name, is_shared=order.is_shared)
+        self._pass_on(name, known, order)
 
     def _drain(self, name: str, known: _Known, order: Order) -> None:
         if known.state is State.STARTING:
@@ -481,7 +513,8 @@ class _Dispatcher:
             for name, begun_s in queue.overdue(now_s, self._most_s):
                 n_back = queue.give_back(name, now_s)
                 self._broadcast(Hung(name, now_s - begun_s, n_back))
-                self._kill(name, f"it had a batch for {now_s - begun_s:.1f} s")
+                if self._lanes.has_turns(name):  # others wait for it
+                    self._kill(name, f"it had a batch for {now_s - begun_s:.1f} s")
             self._broadcast_counts(queue)
         closed = min((queue.closed_before(now_s) for queue in self._queues.values()), default=0)
         if self._setup.closes_s is not None and closed > self._closed:

@@ -2,7 +2,8 @@
 
 Run with ``python -m workloads.live.front_door PARENT SETUP`` (a process id; JSON of a :class:`DoorSetup`), once the
 dispatcher runs. It prints one line when it is open, ``{"url": "http://127.0.0.1:40123"}``, and ends by SIGTERM or with
-its parent: what is under way then is still answered.
+its parent: what is under way then is still answered. At SIGHUP it reads another setup from :data:`DOOR_SETUP` in the
+folder of the first one.
 
 Each sample of an HTTP request is one request to the dispatcher, whose answers it waits for. All of this is one thread;
 what is asked and answered is read and written in :mod:`workloads.live.open_inference`, and where that takes long, by
@@ -37,9 +38,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from executor.access import TokenError, is_loopback, is_loopback_header, token_in
+from executor.files import read_input
 from executor.messages import value_in
 from workloads.errors import WorkloadError
 from workloads.live.connections import DoorServer
+from workloads.live.feedback import LABEL_BYTES, Answered, judgement
+from workloads.live.feedback import MOST_BYTES as MOST_FEEDBACK_BYTES
 from workloads.live.messages import (
     MOST_BYTES,
     TO_CLIENT,
@@ -49,6 +53,7 @@ from workloads.live.messages import (
     Changed,
     Draining,
     Finished,
+    Labelled,
     Loaded,
     Request,
     State,
@@ -66,7 +71,7 @@ from workloads.live.open_inference import (
     check_packing,
     too_large,
 )
-from workloads.live.process import Parent, begun
+from workloads.live.process import DOOR_SETUP, Parent, begun
 from workloads.live.reader import Reader
 from workloads.live.wire import CLIENTS, CONTROLLER, WORKERS, Peer, WireError
 
@@ -136,6 +141,7 @@ class DoorSetup:
         connections: Most connections of all clients. One more takes the place of one without an answer under way.
         request_s: Longest time for a request to come, for its answers after it, and for the rest of a refused one.
         idle_s: A connection without a request under way is closed after it, whatever bytes have come.
+        feedback_s: How long an answer waits for clients to say which label was right.
     """
 
     folder: Path
@@ -151,10 +157,11 @@ class DoorSetup:
     connections: int = 512
     request_s: float = 30.0
     idle_s: float = 10.0
+    feedback_s: float = 3600.0
 
     def __post_init__(self) -> None:
         sizes = "body_bytes", "body_bytes_per_s", "held_bytes", "requests", "samples", "connections"
-        for name in (*sizes, "request_s", "idle_s"):
+        for name in (*sizes, "request_s", "idle_s", "feedback_s"):
             if not 0 < getattr(self, name) < inf:
                 raise ValueError(f"{name}: {getattr(self, name)}; must be finite and above 0")
         if not 0 <= self.port < 2**16:
@@ -290,6 +297,11 @@ class _Line:
         if self.is_open:
             self._peer.send(TurnedAway(tenant, monotonic(), n_requests))
 
+    def judged(self, tenant: str, n_labels: int, n_right: int) -> None:
+        """Tell the dispatcher, if it is there, what clients say of answers."""
+        if self.is_open:
+            self._peer.send(Labelled(tenant, n_labels, n_right))
+
     def fail(self, reason: str) -> None:
         """Give up all that is under way."""
         for asking in set(self._asking.values()):
@@ -404,16 +416,33 @@ class _Door:
     """What is answered to whom."""
 
     def __init__(self, setup: DoorSetup, tokens: Mapping[bytes, str], line: _Line, reader: Reader) -> None:
-        self._setup, self._tokens, self._line, self._reader = setup, tokens, line, reader
-        self._tenants = {tenant.name: tenant for tenant in setup.tenants}
-        self._under_way = {name: _UnderWay() for name in self._tenants}
+        self._line, self._reader = line, reader
+        self._under_way: dict[str, _UnderWay] = {}
+        self._remembered: dict[str, Answered] = {}
+        self._awaited = {tenant.name for tenant in setup.tenants}  # and who came later, once it was served
+        self.change(setup, tokens)
 
-    def app(self) -> ASGIApp:
+    def change(self, setup: DoorSetup, tokens: Mapping[bytes, str]) -> None:
+        """Answer by this setup from now on; its address is the one before, and what is under way goes on."""
+        self._setup, self._tokens = setup, tokens
+        self._tenants = {tenant.name: tenant for tenant in setup.tenants}
+        for one in setup.tenants:
+            self._under_way.setdefault(one.name, _UnderWay())
+            if one.output.sample_bytes == LABEL_BYTES:
+                self._remembered.setdefault(one.name, Answered(setup.feedback_s))
+        self._app = self._built()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._app(scope, receive, send)
+
+    def _built(self) -> ASGIApp:
         model = "/v2/models/{model}"
         routes = [
             Route("/v2", self._server),
             Route("/v2/health/live", self._live),
             Route("/v2/health/ready", self._all_ready),
+            Route(f"{model}/feedback", self._feedback, methods=["POST"]),
         ]
         for path in (model, f"{model}/versions/{{version}}"):
             routes += [
@@ -479,7 +508,8 @@ class _Door:
         return JSONResponse({"live": True})
 
     async def _all_ready(self, _: HttpRequest) -> Response:
-        return self._ready_response(list(self._tenants))
+        self._awaited |= {name for name in self._tenants if self._line.versions(name)}
+        return self._ready_response([name for name in self._tenants if name in self._awaited])
 
     async def _ready(self, request: HttpRequest) -> Response:
         return self._ready_response([self._tenant(request).name])
@@ -512,6 +542,9 @@ class _Door:
                 n_held += under_way.hold(sum(map(len, what.samples)) - n_held, self._setup.held_bytes)
                 is_asked = True
                 answers = await self._answers(tenant, what.samples, arrival_s, what.timeout_s)
+                if what.id is not None and tenant.name in self._remembered:
+                    labels = b"".join(answer.payload or b"" for answer in answers)
+                    self._remembered[tenant.name].keep(what.id, labels, monotonic())
                 return await self._answers_response(request, tenant, what, answers)
         except ProtocolError as error:
             if not is_asked and error.status in (429, 503):
@@ -519,6 +552,20 @@ class _Door:
             raise
         finally:
             under_way.n_bytes -= n_held
+
+    async def _feedback(self, request: HttpRequest) -> Response:
+        """Which label was right: counted, and told how many of the answers had it."""
+        tenant = self._tenant(request)
+        if tenant.name not in self._remembered:
+            raise ProtocolError(f"model {tenant.name}: its answers are no labels", 404)
+        if int(request.headers.get("content-length", MOST_FEEDBACK_BYTES + 1)) > MOST_FEEDBACK_BYTES:
+            raise ProtocolError(
+                f"a body of at most {MOST_FEEDBACK_BYTES} bytes, its Content-Length told, is needed", 413
+            )
+        name, labels = judgement(await self._body(request, self._under_way[tenant.name]))
+        n_right = self._remembered[tenant.name].judge(name, labels, monotonic())
+        self._line.judged(tenant.name, len(labels), n_right)
+        return JSONResponse({"id": name, "labels": len(labels), "right": n_right})
 
     async def _answers_response(
         self, request: HttpRequest, tenant: ServedModel, what: InferenceAsked, answers: Sequence[Answer]
@@ -546,7 +593,7 @@ class _Door:
         return ProtocolError("no further request is taken", 503, max(RETRY_S, ceil(drains.retry_after_s)))
 
     async def _body(self, request: HttpRequest, under_way: _UnderWay) -> bytearray:
-        """The body, as it comes; none of it where it is told to be too large.
+        """The body, as it comes; none of it where its length is too large.
 
         Raises:
             ProtocolError: It is too large or too slow, or its packing is unknown.
@@ -696,13 +743,24 @@ def keep_door(setup: DoorSetup, parent: Parent) -> None:
     asyncio.run(_serve_http(setup, parent, tokens, listener))
 
 
+def _change(door: _Door, path: Path) -> None:
+    """Have the door answer by the setup in a file, unless that is wrong: then all stays as it is."""
+    try:
+        setup = value_in(read_input(path).decode(), DoorSetup)
+        door.change(setup, tokens_of(setup))
+    except (WorkloadError, ValueError, OSError) as error:
+        sys.stderr.write(f"front door: {error}\n")
+
+
 async def _serve_http(setup: DoorSetup, parent: Parent, tokens: Mapping[bytes, str], listener: socket.socket) -> None:
     line, reader = _Line(setup.folder), Reader()
     host = f"[{setup.host}]" if ":" in setup.host else setup.host
     url = f"http://{host}:{listener.getsockname()[1]}"
-    server = DoorServer(_Door(setup, tokens, line, reader).app(), url, setup.connections, setup.idle_s, setup.request_s)
+    door = _Door(setup, tokens, line, reader)
+    server = DoorServer(door, url, setup.connections, setup.idle_s, setup.request_s)
     leaving = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leaving.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _change, door, setup.folder / DOOR_SETUP)
 
     async def look() -> None:
         while True:

@@ -1,11 +1,11 @@
-"""The process that sends requests at given times, whatever becomes of them: an open loop.
+"""The process that sends requests at given times, answered or not: an open loop.
 
 Run with ``python -m workloads.live.generator PARENT FOLDER STREAMS ORIGIN_S OUTCOMES``, which prints a
 :class:`Exchange` as JSON, or call :func:`replay` in a child.
 
 A request is counted from the moment at which it was to arrive. A generator that is late itself sends it at once and
 with that moment, so that no delay, be it here or at the dispatcher, is left out (no coordinated omission). How late it
-was is told beside the answers. What became of each request is appended to the file of outcomes as soon as it is known,
+was is beside the answers. The outcome of each request is appended to the file of outcomes as soon as it is known,
 so that the process that reads it never holds up what is still to be sent.
 """
 
@@ -184,7 +184,7 @@ def read_streams(path: Path) -> list[Stream]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay as the arguments say and print what came of it; 2 where they are wrong."""
+    """Replay as the arguments say and print the outcomes; 2 where they are wrong."""
     try:
         parent, (folder, path, origin_s, outcomes) = begun(arguments, 4)
         with open_appended(Path(outcomes)) as file:

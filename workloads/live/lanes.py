@@ -2,12 +2,14 @@
 
 An instance is a *lane*: at any moment only the workers of one tenant have batches there, each one of its own. So a
 process waits for no kernels but those of its own tenant. The rule is :mod:`workloads.serving.pool`'s, where it is
-explained; on a virtual clock both give the same batches and drop the same requests. Workers that name no lane are
-servers of their own: a tenant that has no others goes by :meth:`workloads.live.queues.TenantQueue.hand_out`.
+explained; on a virtual clock both give the same batches and drop the same requests. It holds where a pool serves, and
+wherever workers of two tenants are, as while an instance passes from one to the other. Elsewhere each worker is a
+server of its own: a tenant that has no others goes by :meth:`workloads.live.queues.TenantQueue.hand_out`.
 
 A lane is free once every batch in it is answered, or its worker is gone. So a worker that hangs holds its lane, though
 its requests wait for others meanwhile. A worker that is to take new weights has its lane kept for it once it is free,
-and until they are loaded; that is the turn of no tenant.
+and until they are loaded; that is the turn of no tenant. So is a loan: a lane that is lent is kept for a trainer, which
+is none of its workers. It stays lent whichever of them leave, or join, until it is given back.
 """
 
 from __future__ import annotations
@@ -24,11 +26,17 @@ Given = tuple[str, list[Held]]
 
 @dataclass(slots=True)
 class _Lane:
-    is_pools: bool  # not one worker's own
     workers: dict[str, list[str]] = field(default_factory=dict)  # by tenant
+    sharing: set[str] = field(default_factory=set)  # workers that a pool has there
     holder: str | None = None  # whose turn was last
     kept_for: list[str] = field(default_factory=list)  # workers that are to have it before the next turn
     is_kept: bool = False  # the first of them has it
+    lent_to: set[str] = field(default_factory=set)  # trainers that have it, or are to
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether its workers take turns, rather than each a batch whenever it is idle."""
+        return bool(self.sharing or self.lent_to) or len(self.workers) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,44 +62,69 @@ class Lanes:
         self._queues, self._turn_cost = queues, turn_cost
         self._lanes: dict[str, _Lane] = {}
         self._lane_of: dict[str, str] = {}
+        self._loading: list[str] = []  # workers that load where no turns are taken: who joins them waits
         self._groups = self._connected()
 
-    def join(self, lane: str, tenant: str, worker: str) -> None:
-        """Know that a worker, which its tenant's queue knows, computes in that lane of a pool; "": by itself.
+    def join(self, lane: str, tenant: str, worker: str, *, is_shared: bool) -> None:
+        """Know that a worker, which its tenant's queue knows, computes in that lane, maybe as a pool's."""
+        self._lanes.setdefault(lane, _Lane()).workers.setdefault(tenant, []).append(worker)
+        self._lane_of[worker] = lane
+        self.share(worker, is_shared=is_shared)
 
-        Raises:
-            ValueError: The lane is the worker's, or another worker's, own one.
-        """
-        name = lane or worker
-        if self._lanes.get(name, _Lane(bool(lane))).is_pools != bool(lane):
-            raise ValueError(f"worker {worker}: {name} is a lane and a worker")
-        self._lanes.setdefault(name, _Lane(bool(lane))).workers.setdefault(tenant, []).append(worker)
-        self._lane_of[worker] = name
+    def share(self, worker: str, *, is_shared: bool) -> None:
+        """Know whether a pool has the worker from now on."""
+        sharing = self._lanes[self._lane_of[worker]].sharing
+        (sharing.add if is_shared else sharing.discard)(worker)
         self._groups = self._connected()
 
     def leave(self, tenant: str, worker: str) -> None:
-        """Forget a worker; a lane without any is forgotten, too."""
+        """Forget a worker; a lane without any is forgotten, too, unless it is lent."""
         name = self._lane_of.pop(worker)
         own = self._lanes[name].workers
         own[tenant].remove(worker)
         if not own[tenant]:
             del own[tenant]
+        self._lanes[name].sharing.discard(worker)
+        self._loading = [other for other in self._loading if other != worker]
         while worker in self._lanes[name].kept_for:
             self._release(self._lanes[name], worker)
-        if not own:
+        self._forget_if_empty(name)
+
+    def lend(self, lane: str, loan: str) -> None:
+        """Keep the lane for what is none of its workers, until it is given back; no worker may have this name."""
+        self._lanes.setdefault(lane, _Lane()).lent_to.add(loan)
+        self._lane_of[loan] = lane
+        self.keep(loan)
+        self._groups = self._connected()
+
+    def give_back(self, loan: str) -> None:
+        """Let the lane serve again, if it was lent; nothing otherwise."""
+        name = self._lane_of.pop(loan, None)
+        if name is None:
+            return
+        self._lanes[name].lent_to.remove(loan)
+        self._release(self._lanes[name], loan)
+        self._forget_if_empty(name)
+
+    def _forget_if_empty(self, name: str) -> None:
+        if not (self._lanes[name].workers or self._lanes[name].lent_to):
             del self._lanes[name]
         self._groups = self._connected()
 
-    def is_pooled(self, worker: str) -> bool:
+    def has_turns(self, worker: str) -> bool:
         """Whether others may wait for the worker's lane."""
-        return self._lanes[self._lane_of[worker]].is_pools
+        return self._lanes[self._lane_of[worker]].has_turns
+
+    def loads(self, worker: str) -> None:
+        """Know that the worker, in whose lane no turns are taken, loads until it is :meth:`release`-d."""
+        self._loading.append(worker)
 
     def keep(self, worker: str) -> None:
         """Let no turn begin in the worker's lane before it was :meth:`release`-d."""
         self._lanes[self._lane_of[worker]].kept_for.append(worker)
 
     def kept(self) -> list[str]:
-        """Those for whom a lane is kept from now on, as it is free."""
+        """Those for whom a lane is kept from now on, as it is free: workers, and loans."""
         found = list[str]()
         for lane in self._lanes.values():
             if lane.kept_for and not lane.is_kept and not self._is_busy(lane):
@@ -100,8 +133,11 @@ class Lanes:
         return found
 
     def release(self, worker: str) -> None:
-        """Keep the worker's lane for it no longer, if it was."""
-        self._release(self._lanes[self._lane_of[worker]], worker)
+        """Keep the worker's lane for it no longer, if it was; or know that it has loaded."""
+        if worker in self._loading:
+            self._loading.remove(worker)
+        else:
+            self._release(self._lanes[self._lane_of[worker]], worker)
 
     def _release(self, lane: _Lane, worker: str) -> None:
         if worker in lane.kept_for:
@@ -109,39 +145,51 @@ class Lanes:
             lane.kept_for.remove(worker)
 
     def _is_busy(self, lane: _Lane) -> bool:
-        return any(self._queues[tenant].has_batch(own) for tenant, own in lane.workers.items())
+        return any(
+            self._queues[tenant].has_batch(own) or not set(own).isdisjoint(self._loading)
+            for tenant, own in lane.workers.items()
+        )
 
     def hand_out(self, now_s: float) -> list[Given]:
         """Drop what is too late, and give idle workers their batches; which worker got what."""
         given = list[Given]()
-        for tenants, are_pooled in self._groups:
-            if are_pooled:
+        for tenants, take_turns in self._groups:
+            if take_turns:
                 given += self._take_turns(tenants, now_s)
             else:
                 given += self._queues[tenants[0]].hand_out(now_s)
         return given
 
     def _connected(self) -> list[tuple[tuple[str, ...], bool]]:
-        """The tenants, those together that lanes connect, in the queues' order; and whether one is a pool's."""
+        """The tenants, those together that lanes connect, in the queues' order; and whether one takes turns."""
         group: dict[str, tuple[str, ...]] = {tenant: (tenant,) for tenant in self._queues}
-        pooled = set[str]()
+        in_turns = set[str]()
         for lane in self._lanes.values():
-            if lane.is_pools:
-                pooled |= lane.workers.keys()
+            if lane.has_turns:
+                in_turns |= lane.workers.keys()
                 joined = {name for tenant in lane.workers for name in group[tenant]}
                 together = tuple(tenant for tenant in self._queues if tenant in joined)
                 group |= dict.fromkeys(together, together)
-        return [(tenants, not pooled.isdisjoint(tenants)) for tenants in dict.fromkeys(group.values())]
+        return [(tenants, not in_turns.isdisjoint(tenants)) for tenants in dict.fromkeys(group.values())]
 
-    def _is_of(self, lane: str, tenants: Sequence[str]) -> bool:
-        return not self._lanes[lane].workers.keys().isdisjoint(tenants)
+    def _lanes_of(self, tenants: Sequence[str]) -> dict[str, _Lane]:
+        """Their lanes, by name, but for what is lent; where no turns are taken, each worker has one of its own."""
+        found = dict[str, _Lane]()
+        for name, lane in self._lanes.items():
+            if lane.lent_to or lane.workers.keys().isdisjoint(tenants):
+                continue
+            if lane.has_turns:
+                found[name] = lane
+            else:
+                found |= {one: _Lane({tenant: [one]}) for tenant, own in lane.workers.items() for one in own}
+        return dict(sorted(found.items()))
 
     def _take_turns(self, tenants: Sequence[str], now_s: float) -> list[Given]:
         given = list[Given]()
         for tenant in tenants:
             self._queues[tenant].drop_expired(now_s)
         while any(self._queues[tenant].n_waiting for tenant in tenants):
-            lanes = {name: self._lanes[name] for name in sorted(self._lanes) if self._is_of(name, tenants)}
+            lanes = self._lanes_of(tenants)
             idle = [name for name, lane in lanes.items() if not (lane.kept_for or self._is_busy(lane))]
             if not idle:
                 break
@@ -151,14 +199,14 @@ class Lanes:
             urgent = next((one for one in sorted(turns, key=lambda one: one.due_s) if floor.may_go(one, now_s)), None)
             if urgent is None:
                 break
-            lane = self._lanes[urgent.lane]
+            lane = lanes[urgent.lane]
             lane.holder = urgent.tenant
             given += self._queues[urgent.tenant].take(lane.workers[urgent.tenant], now_s)
         return given
 
 
 class _Floor:
-    """How things stand at a moment, for the lanes of tenants that they connect."""
+    """The state at a moment, for the lanes of tenants that they connect."""
 
     def __init__(
         self,

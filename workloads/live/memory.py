@@ -37,7 +37,7 @@ class Memory:
 
 
 def held(where: Where) -> Memory | None:
-    """What the process holds, and the most since the last call; ``None`` where that cannot be told.
+    """What the process holds, and the most since the last call; ``None`` where the system does not say.
 
     On a CPU it takes 40 ms where torch is loaded: the kernel looks at every page.
     """

@@ -3,17 +3,17 @@
 All times are seconds of the machine's monotonic clock, which its processes share. Who says what to whom:
 
 =======================  ==============================================================================================
-client → dispatcher      :class:`Request`, :class:`TurnedAway`
+client → dispatcher      :class:`Request`, :class:`TurnedAway`, :class:`Labelled`
 dispatcher → client      :class:`Answer`, one for each request
 worker → dispatcher      :class:`Hello`, :class:`Ready`, :class:`Credit`, :class:`Answers`, :class:`Loaded`,
                          :class:`Goodbye`; :class:`Heartbeat` by a connection of its own
-dispatcher → worker      :class:`Batch`; the orders :class:`Serve`, :class:`Load`, :class:`Drain`, :class:`Stop`;
-                         :class:`Beat`
-controller → dispatcher  :class:`Watch`, :class:`DrainAll`, :class:`Finish`, :class:`Worth`, and the orders, which are
-                         passed on to the worker
+dispatcher → worker      :class:`Batch`; the orders :class:`Serve`, :class:`Share`, :class:`Load`, :class:`Drain`,
+                         :class:`Stop`; :class:`Beat`
+controller → dispatcher  :class:`Watch`, :class:`DrainAll`, :class:`Finish`, :class:`Worth`, :class:`Lend`,
+                         :class:`Return`, :class:`Tenants`, and the orders, which are passed on to the worker
 dispatcher → controller  :class:`Beat`, :class:`Changed`, :class:`Heartbeat`, :class:`Hung`, :class:`Loaded`,
-                         :class:`Counts`, :class:`Closed`, :class:`Draining`, :class:`Drained`, :class:`Finished`,
-                         :class:`NotDone`
+                         :class:`Lent`, :class:`Counts`, :class:`Closed`, :class:`Draining`, :class:`Drained`,
+                         :class:`Finished`, :class:`NotDone`
 =======================  ==============================================================================================
 """
 
@@ -56,7 +56,7 @@ class State(StrEnum):
 
 
 class Status(StrEnum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     IN_TIME = "in_time"
     LATE = "late"
@@ -100,8 +100,16 @@ class TurnedAway(Message, frozen=True):
     requests: Count
 
 
+class Labelled(Message, frozen=True):
+    """Clients said of so many answers of a tenant which label was right; ``right`` of them had it."""
+
+    tenant: Text
+    labels: Count
+    right: Count
+
+
 class Answer(Message, frozen=True):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         at_s: When the dispatcher had it.
@@ -124,8 +132,8 @@ class Hello(Message, frozen=True):
     Attributes:
         batch_limit: Most requests in one batch.
         batches: With ``latency_s``, how long a batch is to take: see :class:`workloads.profiles.latency.LatencyCurve`.
-        lane: The instance that it shares with workers of other tenants, whose name its own begins with, and a slash;
-            without one it computes whenever it has a batch.
+        lane: The instance in which it computes; without one, it is the only worker there.
+        is_shared: It is a pool's, so that tenants take turns there.
     """
 
     tenant: Text
@@ -134,14 +142,15 @@ class Hello(Message, frozen=True):
     batches: Annotated[tuple[Count, ...], Meta(max_length=MOST_BATCH)]
     latency_s: Annotated[tuple[Seconds, ...], Meta(max_length=MOST_BATCH)]
     lane: Text = ""
+    is_shared: bool = False
 
 
 class Ready(Message, frozen=True):
     """The worker is warm: how long it took to load libraries, then the model, then to answer a first batch.
 
     Attributes:
-        weights_mib: What making the model took of memory, if the worker weighs itself and it can be told.
-        context_mib: What else the process holds by now, likewise.
+        weights_mib: What making the model took of memory, if the worker weighs itself and the system says it.
+        context_mib: What else the process holds then, likewise.
     """
 
     library_s: Seconds
@@ -171,7 +180,7 @@ class Batch(Message, frozen=True):
 
 
 class NoAnswer(Message, frozen=True):
-    """What stands in the place of an answer: why there is none."""
+    """In the place of an answer: why there is none."""
 
     reason: Text
 
@@ -209,7 +218,7 @@ class Heartbeat(Message, frozen=True):
 
     Attributes:
         busy_s: For how long it has been at what it is doing: starting, a batch, new weights; 0: it waits.
-        batches: Answered so far, of ``answers`` requests; ``failures`` of them without an answer.
+        batches: Answered, of ``answers`` requests; ``failures`` of them without an answer.
     """
 
     worker: Text
@@ -228,6 +237,16 @@ class Serve(Message, frozen=True):
     """A worker that waits warm is to take batches."""
 
     worker: Text
+
+
+class Share(Message, frozen=True):
+    """A worker serves on in another way: for a pool or for its tenant alone; the rest is as in :class:`Hello`."""
+
+    worker: Text
+    is_shared: bool
+    batch_limit: Count
+    batches: Annotated[tuple[Count, ...], Meta(max_length=MOST_BATCH)]
+    latency_s: Annotated[tuple[Seconds, ...], Meta(max_length=MOST_BATCH)]
 
 
 class Load(Message, frozen=True):
@@ -267,6 +286,31 @@ class Worth(Message, frozen=True):
     worth: Seconds
 
 
+class Lend(Message, frozen=True):
+    """An instance is to serve nobody, once the batches in it are answered, until :class:`Return`.
+
+    Attributes:
+        lane: The instance.
+        worker: The trainer that is to compute there alone; the loan goes by its name, and no other has that.
+    """
+
+    lane: Text
+    worker: Text
+
+
+class Lent(Message, frozen=True):
+    """No batch is in the instance any more that this trainer was lent, and none begins."""
+
+    worker: Text
+    at_s: Moment
+
+
+class Return(Message, frozen=True):
+    """The trainer is gone, or wants its instance no more: that serves again."""
+
+    worker: Text
+
+
 class Watch(Message, frozen=True):
     """The controller wants to hear: first a :class:`Beat`, the workers and counts of now, then whatever changes."""
 
@@ -282,7 +326,7 @@ class DrainAll(Message, frozen=True):
 
 
 class Closed(Message, frozen=True):
-    """No further request counts in a second before this one; all that came in those has been told."""
+    """No further request counts in a second before this one; all of theirs have been reported."""
 
     second: Count
 
@@ -324,7 +368,7 @@ class Hung(Message, frozen=True):
 
 
 class Counts(Message, frozen=True):
-    """What became of the requests that arrived in one second: the latest word on it.
+    """The outcomes of the requests that arrived in one second, as last reported.
 
     Attributes:
         second: Of the intended arrival, from the run's origin.
@@ -356,8 +400,14 @@ class Counts(Message, frozen=True):
 
     @property
     def waiting(self) -> int:
-        """Neither answered nor dropped so far."""
+        """Neither answered nor dropped yet."""
         return self.arrived - self.in_time - self.late - self.dropped
+
+
+class Tenants(Message, frozen=True):
+    """From now on requests are taken of these tenants alone; what others have waiting is still answered."""
+
+    names: tuple[Text, ...]
 
 
 class Finished(Message, frozen=True):
@@ -370,12 +420,26 @@ class NotDone(Message, frozen=True):
     reason: Text
 
 
-Order = Serve | Load | Drain | Stop
+Order = Serve | Share | Load | Drain | Stop
 FromWorker = Hello | Ready | Credit | Answers | Loaded | Goodbye
 ToWorker = Batch | Order | Beat
-FromController = Watch | DrainAll | Finish | Worth | Order
-FromClient = Request | TurnedAway
-ToController = Beat | Changed | Heartbeat | Hung | Loaded | Counts | Closed | Draining | Drained | Finished | NotDone
+FromController = Watch | DrainAll | Finish | Worth | Lend | Return | Tenants | Order
+FromClient = Request | TurnedAway | Labelled
+ToController = (
+    Beat
+    | Changed
+    | Heartbeat
+    | Hung
+    | Loaded
+    | Lent
+    | Counts
+    | Closed
+    | Labelled
+    | Draining
+    | Drained
+    | Finished
+    | NotDone
+)
 
 FROM_CLIENT: Allowed[FromClient] = Allowed(FromClient)
 TO_CLIENT: Allowed[Answer] = Allowed(Answer)

@@ -85,16 +85,16 @@ def loaded(name: str, options: Mapping[str, object], catalogue: Mapping[str, str
     """The model of this name, made with the tenant's options.
 
     Raises:
-        ModelError: As :func:`factory`; or the callable raises, or gives something without ``answer`` and ``load``.
+        ModelError: As :func:`factory`; or the callable raises, or returns something without ``answer`` and ``load``.
     """
     return made_by(factory(name, catalogue), name, options)
 
 
 def made_by(make: Callable[..., object], name: str, options: Mapping[str, object]) -> Model:
-    """What the callable gives for these options.
+    """What the callable returns for these options.
 
     Raises:
-        ModelError: It raises, or gives no model.
+        ModelError: It raises, or returns no model.
     """
     try:
         model = make(**options)
@@ -102,7 +102,7 @@ def made_by(make: Callable[..., object], name: str, options: Mapping[str, object
         given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
         raise ModelError(f"model {name!r} with {given}: {_text(error)}") from error
     if not isinstance(model, Model):
-        raise ModelError(f"model {name!r}: gives {type(model).__name__}, which lacks answer(inputs) or load(weights)")
+        raise ModelError(f"model {name!r}: returns {type(model).__name__}, which lacks answer(inputs) or load(weights)")
     return model
 
 
@@ -110,14 +110,14 @@ def answers_of(model: Model, inputs: Sequence[bytes]) -> list[bytes]:
     """The model's answers, one an input.
 
     Raises:
-        ModelError: The model raises, or gives something else; the message says what, and where.
+        ModelError: The model raises, or returns something else; the message says what, and where.
     """
     try:
         answers = list(model.answer(inputs))
     except (Exception, SystemExit) as error:
         raise ModelError(f"the model raised {_text(error)}") from error
     if len(answers) != len(inputs):
-        raise ModelError(f"the model gave {len(answers)} answers to {len(inputs)} inputs")
+        raise ModelError(f"the model returned {len(answers)} answers to {len(inputs)} inputs")
     for answer in answers:
         if not isinstance(answer, bytes):
             raise ModelError(f"the model answered with {type(answer).__name__}; bytes are needed")

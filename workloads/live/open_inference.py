@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, version 2: what an HTTP request asks for, and how its answers are told; no sockets here.
+"""The Open Inference Protocol, version 2: what an HTTP request asks for, and its answers; no sockets here.
 
 A tenant's model has one input and one output, both tensors whose first dimension counts samples. Tensors come and go
 as JSON numbers, or as little-endian bytes behind the JSON (the binary tensor extension), whose length a header tells.
@@ -59,7 +59,7 @@ class ProtocolError(WorkloadError, ValueError):
 
     Attributes:
         status: HTTP's.
-        retry_after_s: When the client may ask again; ``None``: it is told nothing of that.
+        retry_after_s: When the client may ask again; ``None``: the answer does not say.
     """
 
     def __init__(self, message: str, status: int = 400, retry_after_s: int | None = None) -> None:
@@ -69,7 +69,7 @@ class ProtocolError(WorkloadError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """What a model takes or gives for one sample.
+    """What a model takes or returns for one sample.
 
     Attributes:
         name: As clients call it.

@@ -1,4 +1,4 @@
-"""What the processes of live serving have in common: how they are told what to do, and that they never outlive others.
+"""What the processes of live serving have in common: how they get their orders, and that they never outlive others.
 
 The end of a parent is noticed twice. Where there is ``prctl`` (Linux), the kernel kills its children at once, whatever
 they do; the dispatcher, which runs no code but ours, is asked to end, and still answers its clients. It goes by the
@@ -16,11 +16,14 @@ from collections.abc import Sequence
 from executor.processes import signal_at_end_of_parent
 from workloads.errors import WorkloadError
 
+DOOR_SETUP = "door.json"
+"""The file in the processes' folder from which a front door takes another setup."""
+
 
 class Parent:
     """The process that started this one, by its id: it may have ended before this one could look.
 
-    Interrupts are left to it: Ctrl-C reaches all processes of a terminal, and it alone knows what is to come of it.
+    Interrupts are left to it: Ctrl-C reaches all processes of a terminal, and it alone knows what to do then.
     ``at_its_end`` is what the kernel sends to this process then.
     """
 
@@ -46,7 +49,7 @@ def begun(
     """The parent, and the arguments that are left for the module.
 
     Raises:
-        WorkloadError: They are not what :func:`command` gives with so many arguments.
+        WorkloadError: They are not what :func:`command` makes of so many arguments.
     """
     pid, *rest = arguments or [""]
     if not pid.isdecimal() or len(rest) != n_needed:

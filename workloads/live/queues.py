@@ -6,7 +6,7 @@ be taken, it is dropped; then a batch of the oldest is taken. Here a worker is i
 
 Beyond the simulation, workers come and go as they please, and no request is lost by it. A request is kept until its
 answer is there. One that a worker took and did not answer waits again, ahead of all that came after it. The first
-answer counts, whichever worker gives it.
+answer counts, whichever worker sends it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What became of a request; ``answer`` is the model's, or why there is none."""
+    """The outcome of a request; ``answer`` is the model's, or why there is none."""
 
     request: Held
     status: Status
@@ -128,6 +128,13 @@ class Service:
         return self.limit / self.latency_s[self.limit]
 
 
+def _limited(name: str, latency: LatencyCurve, batch_limit: int) -> tuple[Sequence[float], int]:
+    """How long the worker's batches take, by their size, up to the largest."""
+    if not 1 <= batch_limit <= MOST_BATCH:
+        raise ValueError(f"worker {name}: batch_limit {batch_limit}: must lie in 1–{MOST_BATCH}")
+    return latency_table(latency, batch_limit), batch_limit
+
+
 @lru_cache(maxsize=1024)
 def _service(n_workers: int, limit: int, latency_s: tuple[float, ...]) -> Service:
     turns_s = (latency_s[-(-n_requests // n_workers)] for n_requests in range(n_workers * limit + 1))
@@ -137,7 +144,7 @@ def _service(n_workers: int, limit: int, latency_s: tuple[float, ...]) -> Servic
 class TenantQueue:
     """The requests of one tenant that are not resolved, and the workers that may take them.
 
-    Each request that arrives is resolved exactly once: it comes out of :meth:`resolved` and stands in the counts.
+    Each request that arrives is resolved exactly once: it comes out of :meth:`resolved` and is in the counts.
 
     Attributes:
         tenant: Whose requests they are.
@@ -298,9 +305,16 @@ class TenantQueue:
         """
         if name in self._workers:
             raise ValueError(f"worker {name}: {self.tenant} has one of this name")
-        if not 1 <= batch_limit <= MOST_BATCH:
-            raise ValueError(f"worker {name}: batch_limit {batch_limit}: must lie in 1–{MOST_BATCH}")
-        self._workers[name] = _Worker(latency_table(latency, batch_limit), batch_limit)
+        self._workers[name] = _Worker(*_limited(name, latency, batch_limit))
+
+    def serve_by(self, name: str, latency: LatencyCurve, batch_limit: int) -> None:
+        """Know how large the worker's batches may be from now on, and how long they take.
+
+        Raises:
+            ValueError: As of :meth:`join`.
+        """
+        worker = self._workers[name]
+        worker.latency_s, worker.limit = _limited(name, latency, batch_limit)
 
     def credit(self, name: str, requests: int) -> None:
         """The worker takes a batch of up to so many requests."""
@@ -362,7 +376,7 @@ class TenantQueue:
         del self._workers[name]
         return n_back
 
-    # --- what came of it
+    # --- outcomes
 
     def resolved(self) -> list[Resolved]:
         """Those resolved since the last call."""

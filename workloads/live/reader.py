@@ -75,7 +75,7 @@ class Reader:
         return result  # type: ignore[no-any-return]
 
     async def _end(self) -> ProtocolError:
-        """What is told of a call in which the process ended."""
+        """What a call in which the process ended returns."""
         assert self._process is not None
         code = await self._process.wait()
         self._process = None

@@ -1,4 +1,9 @@
-"""The sockets between the processes: files in a folder of the run that only its user may enter."""
+"""The sockets between the processes: files in a folder of the run that only its user may enter.
+
+A controller starts the dispatcher and the workers (:mod:`workloads.live.process`), connects by ``Peer(folder, WORKERS,
+CONTROLLER, …)``, sends ``Watch``, and then hears states, heartbeats and counts. The last ``Counts`` of a tenant and
+second holds. Counts are kept for two hours for a controller that connects late.
+"""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ from workloads.live.messages import (
     NoAnswer,
     Ready,
     Serve,
+    Share,
     State,
     Stop,
 )
@@ -61,11 +62,12 @@ class WorkerSetup:
         folder: Where the dispatcher's sockets are.
         worker: Its own name, of 1 to 200 bytes: another one for each process of a run.
         tenant: Whose requests it answers.
-        lane: The instance that it shares with other tenants' workers; empty: none.
+        lane: The instance in which it computes; empty: one of its own.
+        is_shared: It is a pool's.
         model: ``module:callable``, or a name of the catalogue, called with ``options``.
         batch_limit: Most requests in one batch.
         batches: With ``latency_s``: how long a batch is to take.
-        imports: Libraries of the model, as ``torch``, so that their time is told apart from the model's.
+        imports: Libraries of the model, as ``torch``, so their time is separate from the model's.
         weights: A file to begin with; ``None``: those that the model is made with.
         version: How these weights are called.
         sample_bytes: Of an input; the warm-up batch is filled with such of zeros. ``None``: there is no warm-up batch,
@@ -86,6 +88,7 @@ class WorkerSetup:
     batches: tuple[int, ...]
     latency_s: tuple[float, ...]
     lane: str = ""
+    is_shared: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     weights: Path | None = None
@@ -135,7 +138,7 @@ class _Heart(threading.Thread):
     Attributes:
         state: Told with each beat, as are the others.
         busy_since_s: Of what is under way; ``None`` while nothing is.
-        counts: Batches, answers, and failures so far.
+        counts: Batches, answers, and failures.
         leaving: The main thread ends the process itself.
     """
 
@@ -175,7 +178,7 @@ class _Worker:
         self._setup, self._reached = setup, reached
         self._peer = Peer(setup.folder, WORKERS, WORKER + setup.worker.encode(), TO_WORKER)
         self._heart = _Heart(setup, parent)
-        self._version = setup.version
+        self._version, self._limit = setup.version, setup.batch_limit
         self._draining = False
         self._rest: Memory | None = None  # as it became warm
         self._weighed: set[int] = set()
@@ -192,7 +195,7 @@ class _Worker:
         """
         setup = self._setup
         measured = setup.batch_limit, setup.batches, setup.latency_s
-        self._peer.send(Hello(setup.tenant, os.getpid(), *measured, setup.lane))
+        self._peer.send(Hello(setup.tenant, os.getpid(), *measured, setup.lane, setup.is_shared))
         self._heart.start()
         model = self._ready_model()
         if not setup.hold:
@@ -207,6 +210,8 @@ class _Worker:
                     case Serve():
                         if self._heart.state is State.WARM:
                             self._begin()
+                    case Share():
+                        self._share(message)
                     case Drain():
                         self.drain()
                     case Stop():
@@ -250,7 +255,12 @@ class _Worker:
 
     def _begin(self) -> None:
         self._heart.state = State.SERVING
-        self._peer.send(Credit(self._setup.batch_limit))
+        self._peer.send(Credit(self._limit))
+
+    def _share(self, share: Share) -> None:
+        self._limit = share.batch_limit
+        if self._heart.state is State.SERVING:
+            self._peer.send(Credit(self._limit))
 
     def _answer(self, model: Model, batch: Batch) -> None:
         weighs = self._rest is not None and len(batch.ids) not in self._weighed
@@ -260,7 +270,7 @@ class _Worker:
         answers = _answered(model, batch.payloads, splits=self._setup.splits_batches)
         if sum(len(answer) for answer in answers if isinstance(answer, bytes)) > MOST_BATCH_BYTES // 2:
             answers = [NoAnswer("the batch's answers are too large to send")] * len(answers)
-        credit = 0 if self._draining else self._setup.batch_limit
+        credit = 0 if self._draining else self._limit
         service_s = perf_counter() - begin_s
         batch_mib = self._batch_mib(len(batch.ids)) if weighs else None
         self._peer.send(Answers(batch.ids, tuple(answers), self._version, service_s, credit, batch_mib))

@@ -1,4 +1,4 @@
-"""Mudi's curve: latency by share of a GPU as two lines that meet at a knee. No policy goes by it yet.
+"""Mudi's curve: latency by share of a GPU as two lines that meet at a knee.
 
 Source: Mudi (EuroSys '25), equation 1 of §4.1.1. One thing is ours: the knee is that of the least squares over all
 inner samples, where the paper names the lowest curvature. Of the tests' 500 curves with 2 % noise, this finds more than
@@ -52,6 +52,10 @@ class Knee:
             # No batch gains more by a larger share than the share has grown, nor loses by it.
             return max(self._line(self.most) * self.most / share, min(self._line(share), self._line(self.most)))
         return self._line(share)
+
+    def fastest(self, share: float) -> float:
+        """Seconds on a ``share`` > 0, or on a smaller one where the lines say that it is faster."""
+        return min(self.at(own) for own in (share, self.least, self.share) if own <= share)
 
     def least_share(self, latency_s: float) -> float | None:
         """The least share ≤ 1 on which a batch takes ``latency_s`` > 0 at most; ``None`` where there is none."""

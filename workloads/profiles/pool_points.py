@@ -2,7 +2,7 @@
 
 A pool's instance answers one member's batch at a time, each process of that member one of its own: a *turn*. A request
 that just missed its turn waits for the longest turn of any member, then for its own. A turn that follows another
-member's lasts longer by the turn cost, which is planned for every turn.
+member's lasts longer by the turn cost, which points count in every turn.
 
 ==========  ====================================================================================
 symbol      meaning
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Protocol
@@ -95,6 +95,11 @@ class JointPoint:
     def latency_s(self) -> float:
         """Seconds of a full turn after one of its own: ℓ_i."""
         return self.row.latency_s
+
+    def mixed_rps(self, own_share: float) -> float:
+        """Requests a second where this share of all turns are its own, in whatever order: c_i / (1 + t (1 − share))."""
+        turn_cost = self.rate_rps / self.planned_rps - 1.0
+        return self.rate_rps / (1.0 + turn_cost * (1.0 - own_share))
 
 
 @dataclass(frozen=True)
@@ -274,6 +279,15 @@ def memory_mib(rows: Sequence[ServiceRow]) -> float:
     What is not known counts as nothing, but a context beside known weights as :data:`CONTEXT_MIB`.
     """
     return sum(map(_resident_mib, rows)) + max(row.batch_mib or 0.0 for row in rows)
+
+
+def lends(profile: Profile, serving: Sequence[ServiceRow], trainer: ServiceRow) -> bool:
+    """Whether an instance has memory for a trainer beside those who serve there by these rows.
+
+    ``trainer`` is a row of the profile that tells what is known of the model's memory.
+    """
+    needed_mib = memory_mib(serving) + _resident_mib(replace(trainer, processes=1)) + (trainer.training_mib or 0.0)
+    return needed_mib <= _memory_mib(profile)
 
 
 def _memory_mib(profile: Profile) -> float:

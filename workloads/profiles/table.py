@@ -104,7 +104,7 @@ A batch of two counted as one request is at a half.
 """
 
 _NEAR = 0.1
-"""How near to a misreading's ratio, relative to it, a row's is to be told of it."""
+"""How near to a misreading's ratio, relative to it, a row's must be for a warning."""
 
 LAUNCH_FREE = f"launch-free: fit on batches ≥ {LARGE_BATCH}"
 
@@ -195,7 +195,7 @@ class ServiceProfiles:
             raise ProfileTableError(f"{self.name}: no rows; a table needs at least one")
         key, times = Counter(row.key for row in self.rows).most_common(1)[0]
         if times > 1:
-            raise ProfileTableError(f"{self.name}: {_key_as_text(key)} stands there {times} times; once is allowed")
+            raise ProfileTableError(f"{self.name}: {_key_as_text(key)} is there {times} times; once is allowed")
 
     @cached_property
     def _by_gpu(self) -> dict[str, dict[str, tuple[ServiceRow, ...]]]:
@@ -208,7 +208,7 @@ class ServiceProfiles:
         """The table with the rows of this GPU under the names that its own profiles have.
 
         Without rows of its own, those of a variant are its: of a card of the same chip with like profiles. What it has
-        no profile for is left out. Both stand in ``warnings``, and so do SMs that differ.
+        no profile for is left out. Both are in ``warnings``, and so do SMs that differ.
 
         Raises:
             ProfileTableError: There are rows of the GPU, and it has none of their profiles.
@@ -322,13 +322,21 @@ def read_profiles(path: Path, card: GpuModel | None = None) -> ServiceProfiles:
     Raises:
         ProfileTableError: No such file, or a malformed row; names file, line, column, value and what is allowed.
     """
+    return parse_profiles(str(path), text_in(path), card)
+
+
+def text_in(path: Path) -> str:
+    """What is in a table's file.
+
+    Raises:
+        ProfileTableError: No such file, or no text.
+    """
     try:
-        text = read_input(path, MOST_BYTES).decode("utf-8-sig")
+        return read_input(path, MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise ProfileTableError(f"{path}: cannot be read: {error.strerror or error}{alike_to(path)}") from None
     except UnicodeDecodeError as error:
         raise ProfileTableError(f"{path}: not a text file: {error.reason} at byte {error.start}") from None
-    return parse_profiles(str(path), text, card)
 
 
 def parse_profiles(name: str, text: str, card: GpuModel | None = None) -> ServiceProfiles:
@@ -340,11 +348,11 @@ def parse_profiles(name: str, text: str, card: GpuModel | None = None) -> Servic
     first_line: dict[tuple[object, ...], int] = {}
     rows: list[ServiceRow] = []
     doubts: list[tuple[float, str]] = []
-    for where, cells in _cells(name, text):
+    for where, cells in cells_of(name, text):
         row = _row(where, cells, card)
         for key, told in _once(row):
             if key in first_line:
-                raise ProfileTableError(f"{where}: {told} stands in line {first_line[key]} already")
+                raise ProfileTableError(f"{where}: {told} is in line {first_line[key]} already")
             first_line[key] = where.line
         rows.append(row)
         doubts += _doubts(where, row, cells)
@@ -372,7 +380,9 @@ def _digits(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class Where:
+    """A line of a table, as messages name it."""
+
     name: str
     line: int
 
@@ -380,21 +390,27 @@ class _Where:
         return f"{self.name} line {self.line}"
 
 
-def _cells(name: str, text: str) -> Iterator[tuple[_Where, dict[str, str]]]:
-    """Each row's place and its cells by column."""
+def cells_of(
+    name: str, text: str, columns: Sequence[str] = COLUMNS, optional: Sequence[str] = OPTIONAL
+) -> Iterator[tuple[Where, dict[str, str]]]:
+    """Each row's place and its cells by column; ``name`` stands for the table in messages.
+
+    Raises:
+        ProfileTableError: Another header, too few or too many cells, or no CSV; names the line.
+    """
     reader = csv.reader(io.StringIO(text), strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
-        extra = header[len(COLUMNS) :]
-        if tuple(header[: len(COLUMNS)]) != COLUMNS or not set(extra) <= set(OPTIONAL) or len(set(extra)) < len(extra):
+        extra = header[len(columns) :]
+        if header[: len(columns)] != [*columns] or not set(extra) <= set(optional) or len(set(extra)) < len(extra):
+            follows = f"; after that, {', '.join(optional)} may follow" if optional else ""
             raise ProfileTableError(
-                f"{name} line 1: the header is {','.join(header)!r}; {','.join(COLUMNS)} is needed; "
-                f"after that, {', '.join(OPTIONAL)} may follow"
+                f"{name} line 1: the header is {','.join(header)!r}; {','.join(columns)} is needed{follows}"
             )
         for cells in reader:
             if not cells:
                 continue
-            where = _Where(name, reader.line_num)
+            where = Where(name, reader.line_num)
             if len(cells) != len(header):
                 raise ProfileTableError(f"{where}: {len(cells)} cells; the {len(header)} of the header are needed")
             yield where, dict(zip(header, map(str.strip, cells), strict=True))
@@ -402,7 +418,7 @@ def _cells(name: str, text: str) -> Iterator[tuple[_Where, dict[str, str]]]:
         raise ProfileTableError(f"{name} line {reader.line_num}: not CSV: {error}") from None
 
 
-def _row(where: _Where, cells: dict[str, str], card: GpuModel | None) -> ServiceRow:
+def _row(where: Where, cells: dict[str, str], card: GpuModel | None) -> ServiceRow:
     for column in ("source", "model"):
         if not cells[column]:
             raise ProfileTableError(f"{where}: {column} is empty; a name is needed")
@@ -412,29 +428,29 @@ def _row(where: _Where, cells: dict[str, str], card: GpuModel | None) -> Service
         gpu=gpu,
         model=cells["model"],
         profile=profile,
-        batch=_count(where, "batch", cells["batch"]),
-        processes=_count(where, "processes", cells["processes"]),
+        batch=count_of(where, "batch", cells["batch"]),
+        processes=count_of(where, "processes", cells["processes"]),
         latency_s=_positive(where, "latency_ms", cells["latency_ms"]) / 1000,
         throughput_rps=_positive(where, "throughput_rps", cells["throughput_rps"]),
         derived=cells.get("derived", ""),
         training_rps=_positive(where, "training_rps", cells["training_rps"]) if cells.get("training_rps") else None,
         start=_start(where, cells),
         weights_mib=_positive(where, "weights_mib", cells["weights_mib"]) if cells.get("weights_mib") else None,
-        **{column: _figure(where, column, cells[column], 0.0) for column in _LAST[1:] if cells.get(column)},
+        **{column: figure_of(where, column, cells[column], 0.0) for column in _LAST[1:] if cells.get(column)},
     )
 
 
-def _start(where: _Where, cells: Mapping[str, str]) -> MeasuredStart | None:
+def _start(where: Where, cells: Mapping[str, str]) -> MeasuredStart | None:
     given = [column for column in _START if cells.get(column)]
     if not given:
         return None
     if len(given) < len(_START):
         raise ProfileTableError(f"{where}: {', '.join(given)} without the rest; {', '.join(_START)} go together")
-    return MeasuredStart(*(_figure(where, column, cells[column], 0.0) for column in _START))
+    return MeasuredStart(*(figure_of(where, column, cells[column], 0.0) for column in _START))
 
 
 def _once(row: ServiceRow) -> Iterator[tuple[tuple[object, ...], str]]:
-    """What of the row may stand in one row alone, and how messages call it."""
+    """What of the row may be in one row alone, and how messages call it."""
     yield row.key, _key_as_text(row.key)
     if row.training_rps is not None:
         yield ("training", *row.key[:3]), f"training_rps of {row.model} on {row.gpu} {row.profile}"
@@ -450,7 +466,7 @@ def _once(row: ServiceRow) -> Iterator[tuple[tuple[object, ...], str]]:
         yield ("turns", *row.key[:3]), f"turn_cost of {row.model} on {row.gpu} {row.profile}"
 
 
-def _doubts(where: _Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[tuple[float, str]]:
+def _doubts(where: Where, row: ServiceRow, cells: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     """How far throughput and latency are apart, as a logarithm, and what is doubtful of the row.
 
     Raises:
@@ -514,7 +530,7 @@ def _of_variant(name: str, measured: GpuModel, gpu: GpuModel, own: Mapping[str, 
         yield f"{name}: measured on another card, {measured.title}, that is cut as this {gpu.title}"
 
 
-def _gpu_and_profile(where: _Where, gpu: str, profile: str, card: GpuModel | None) -> tuple[str, str]:
+def _gpu_and_profile(where: Where, gpu: str, profile: str, card: GpuModel | None) -> tuple[str, str]:
     """Both names as the catalogue, or the driver of the card, spells them.
 
     A row of a card that the catalogue has, too, may have been measured with another driver, which names it otherwise.
@@ -531,26 +547,36 @@ def _gpu_and_profile(where: _Where, gpu: str, profile: str, card: GpuModel | Non
         raise ProfileTableError(f"{where}: profile: {error}") from None
 
 
-def _catalogued(where: _Where, gpu: str) -> GpuModel:
+def _catalogued(where: Where, gpu: str) -> GpuModel:
     if gpu.endswith(SUFFIX):
-        raise ProfileTableError(f"{where}: gpu is {gpu!r:.60}, a file; the name that stands in it is needed")
+        raise ProfileTableError(f"{where}: gpu is {gpu!r:.60}, a file; the name in it is needed")
     try:
         return gpu_model(gpu)
     except ExecutorError as error:
         raise ProfileTableError(f"{where}: gpu: {error}") from None
 
 
-def _count(where: _Where, column: str, text: str) -> int:
+def count_of(where: Where, column: str, text: str) -> int:
+    """The cell's whole number ≥ 1.
+
+    Raises:
+        ProfileTableError: It is none.
+    """
     if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS and int(text) >= 1):
         raise ProfileTableError(f"{where}: {column} is {text!r:.60}; a whole number ≥ 1 is needed")
     return int(text)
 
 
-def _positive(where: _Where, column: str, text: str) -> float:
-    return _figure(where, column, text, LEAST_FIGURE)
+def _positive(where: Where, column: str, text: str) -> float:
+    return figure_of(where, column, text, LEAST_FIGURE)
 
 
-def _figure(where: _Where, column: str, text: str, least: float) -> float:
+def figure_of(where: Where, column: str, text: str, least: float) -> float:
+    """The cell's number from ``least`` to :data:`MOST_FIGURE`.
+
+    Raises:
+        ProfileTableError: It is none.
+    """
     try:
         value = float(text)
     except ValueError:
@@ -640,6 +666,7 @@ def of_similar_model(rows: Sequence[ServiceRow], *, model: str, like: str) -> li
             weights_mib=None if row.weights_mib is None else WEIGHTS_MIB[model],
             context_mib=None,
             batch_mib=None,
+            training_mib=None,
         )
         for row in rows
         if row.model == like

@@ -52,7 +52,7 @@ def advance(
         ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two of the tenant's servers share an id.
     """
     if not until_s >= state.now_s:
-        raise ValueError(f"cannot advance {requests.tenant} to {until_s} s: it stands at {state.now_s} s")
+        raise ValueError(f"cannot advance {requests.tenant} to {until_s} s: it is at {state.now_s} s")
     piece = _Piece(requests, state, in_rank_order(servers, requests.tenant), accuracy, until_s, service_jitter)
     match dispatch:
         case Dispatch.PULL:

@@ -33,7 +33,7 @@ member and task on its lane. What a lane does first does not, unless the state s
 
 What a second is worth that is spent on a member is its weight × its accuracy in service × its rate on the lane that
 has the highest of those that serve it, all at that moment: so worth follows the accuracy, in the middle of a piece,
-too, and is the same on all lanes. (By each lane's own rate, two lanes could wait for each other.) Where a caller gives
+too, and is the same on all lanes. (By each lane's own rate, two lanes could wait for each other.) Where a caller has
 worths, as turns of a whole GPU do, they stay as they are.
 
 Nothing is pre-empted. A request whose deadline has passed would be dropped by any later decision before anything is
@@ -45,6 +45,14 @@ training. It serves by the rule above as if there were no trainings. The first r
 no batch is served there. A batch that finds one training lasts longer by the time in which that leaves, and what the
 training did last may be lost. Beside a batch the training goes on at the speed of the units of the GPU that are left of
 the batch's *floor*: the largest floor of all batches of the lane in a sliding window, up to this one.
+
+**Memory** (:class:`LaneMemory`), where it is given, changes hands between serving and trainings by Sirius's Algorithm
+1, as models are indivisible. A model is active from the begin of a batch on, for ``idle_s``, and then kept in reserve.
+The reserve is what serving has beyond its active models. Once it reaches twice the watermark, the coldest models in it
+go, whole, until the watermark is left; only what they held beyond that goes to trainings. A model that is gone comes
+back before its batch. If the reserve is smaller than it, serving takes what is missing and the watermark from
+trainings, as much of that as they have; then the coldest models in reserve make room, or, where there are none, active
+ones.
 
 In the compiled loops a piece's open requests, all members' one after the other, are arrays, which :class:`_Floor`
 describes. A *place* is an index into the requests of all members, a *rank* one into the lanes, by id.
@@ -73,7 +81,7 @@ from workloads.training import FULL
 
 _Value = TypeVar("_Value")
 
-_REACHED, _NEEDS_FACTORS = -1, -2
+_REACHED, _NEEDS_FACTORS, _MODELS_CHANGE = -1, -2, -3
 """Why the loop ended, if not because of a job."""
 
 _OTHERS, _NOBODYS = -1, -2
@@ -81,6 +89,12 @@ _OTHERS, _NOBODYS = -1, -2
 
 _TRAINING, _NOTHING = -1, -2
 """What a lane began last, if no member's batch."""
+
+_GONE, _RESERVED, _ACTIVE = 0, 1, 2
+"""Where a model is."""
+
+_LOAD_S, _WAY_S, _LOST_S, _CALLS_S, _USED_S = range(5)
+"""What is known of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +166,36 @@ class TrainingJob:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneMemory:
+    """What of a lane's memory serving has, by Sirius's Algorithm 1; trainings have the rest, at the same speed.
+
+    At first all models are gone, and trainings have all memory.
+
+    Attributes:
+        weights_mib: By member, of its model.
+        load_s: By member, by how much a batch lasts longer that finds its model gone; trainings wait for that as well.
+        capacity_mib: What serving and trainings have together; may be infinite.
+        idle_s: For how long after its last batch began a model stays active (T_idle).
+        watermark_mib: What serving keeps, or takes, beyond active models (W).
+        discard_s: Seconds of a training's work that are lost where memory is taken from it, as ``Beside.discard_s``.
+    """
+
+    weights_mib: tuple[float, ...]
+    load_s: tuple[float, ...]
+    capacity_mib: float
+    idle_s: float
+    watermark_mib: float
+    discard_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("idle_s", "watermark_mib", "discard_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"memory: {name} {getattr(self, name)}: must be finite and not below 0")
+        if not max(self.weights_mib) <= self.capacity_mib:
+            raise ValueError(f"memory: a model of {max(self.weights_mib):g} MiB in {self.capacity_mib:g} MiB")
+
+
+@dataclass(frozen=True, slots=True)
 class Beside:
     """How trainings give way to requests, and go on beside them.
 
@@ -164,6 +208,7 @@ class Beside:
         slowdowns: As ``floors``, what latencies are multiplied by while a training is to be done on the lane; empty: 1.
         slack_s: For how long requests leave a training alone if all of them can wait until it has given way after that;
             then it is asked anew. 0: they never do.
+        memory: Which models are there, and how memory changes hands; ``None``: all models are resident.
     """
 
     floors: tuple[tuple[int, ...], ...]
@@ -173,6 +218,7 @@ class Beside:
     window_s: float = 0.0
     slowdowns: tuple[tuple[float, ...], ...] = ()
     slack_s: float = 0.0
+    memory: LaneMemory | None = None
 
     def __post_init__(self) -> None:
         for name in ("give_way_s", "discard_s", "window_s", "slack_s"):
@@ -182,19 +228,25 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class LaneTraining:
-    """What a lane's training is in the midst of, where it gives way.
+    """What a lane's training is in the midst of, where it yields.
 
     Attributes:
         marked_s: Up to when its work is counted; after ``now_s`` where a batch is served.
         stretch_s: Seconds of it since the lane was last a batch's.
         runs: Tenant index and window of the retraining that has the lane; ``None``: none has all of it.
         held_s: By floor in units, until when it holds.
+        ours_mib: Where memory changes hands, what serving has of it.
+        places: By member, whether its model is gone, in reserve or active,
+        used_s: and when its last batch began.
     """
 
     marked_s: float
     stretch_s: float
     runs: tuple[int, int] | None
     held_s: tuple[float, ...]
+    ours_mib: float = 0.0
+    places: tuple[int, ...] = ()
+    used_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +254,7 @@ class PoolState:
     """What one piece hands to the next. Everything before ``now_s`` has happened, nothing after it.
 
     Attributes:
-        queues: By member, at least one; all have come as far. What is in service there goes by ``server_id``.
+        queues: By member, at least one, all at the same time. What is in service there goes by ``server_id``.
         jobs: Retrainings to be done, the first one first.
         busy_until: By ``lane_id``, when the lane has finished what it does; idle lanes are absent.
         holders: By ``lane_id``, whose turn it is: a member's requests; from ``len(queues)`` on, its training; −1: of
@@ -283,7 +335,7 @@ def busy_shares(begin_s: FloatArray, end_s: FloatArray, first_s: int, last_s: in
     """
     if not begin_s.size:
         return np.zeros(last_s - first_s)
-    # Busy seconds so far: level between batches, rising in them.
+    # Busy seconds: level between batches, rising in them.
     moments_s = np.stack([begin_s, end_s], axis=1).ravel()
     lasts_s = np.stack([np.zeros_like(begin_s), end_s - begin_s], axis=1).ravel()
     so_far_s = np.cumsum(np.concatenate([[before_s], lasts_s[1:]]))
@@ -301,7 +353,7 @@ class Piece:
         finished: The retraining whose last piece began, and so ended this piece.
         finished_s: When it is done.
         floors: Where trainings give way, units of the GPU that each batch holds, ``(k,)``; else empty.
-        n_handovers: How often one gave way at full speed,
+        n_handovers: How often one yielded at full speed,
         lost_s: and what work it lost by that.
     """
 
@@ -325,7 +377,7 @@ class Kernel(Protocol):
         accuracies: Sequence[AccuracyTimeline],
         until_s: float,
     ) -> tuple[PoolState, Piece]:
-        """The state at ``until_s``, or as far as it comes, and what happened by then."""
+        """The state at ``until_s``, or earlier where it has to stop, and what happened before."""
 
 
 class _Floor(NamedTuple):
@@ -342,8 +394,8 @@ class _Floor(NamedTuple):
         eras: ``(2, n_members, n_eras)``: accuracy, and what worth is multiplied by.
         requests: ``(3, N)``: arrival, deadline and luck.
         in_slack: As ``trains_in_slack`` of :func:`advance`, as is ``turn_cost``.
-        way_s: ``(n_lanes,)``: seconds by which the next batch is longer as a training leaves the lane first; 0 but in
-            :func:`give_way`, which updates it.
+        way_s: ``(n_lanes, n_members)``: seconds by which the next batch is longer, as a training leaves the lane first
+            or the model comes; 0 but in :func:`give_way`, which updates it.
         bounds: ``(3, n_members)``: place of the oldest unresolved, of the first that has not arrived, and the member's
             end. The first two are updated.
         jobs: ``(8, n_jobs)``: seconds left (updated) and of a piece, ready from, pace, due, worth, holder of its turns,
@@ -447,7 +499,7 @@ def _longer(floor: _Floor, rank: int, holder: int) -> float:
 def _batch_s(floor: _Floor, rank: int, member: int, n_waiting: int) -> float:
     """Seconds that the lane's next turn would last if so many requests of the member wait."""
     n_taken = min(n_waiting, floor.limits[rank, member])
-    return float(floor.latency_s[rank, member, n_taken] * _longer(floor, rank, member) + floor.way_s[rank])
+    return float(floor.latency_s[rank, member, n_taken] * _longer(floor, rank, member) + floor.way_s[rank, member])
 
 
 @inlined
@@ -527,6 +579,21 @@ def _next_served(floor: _Floor, kept_rank: int, above: float, now_s: float) -> i
 
 
 @inlined
+def _lanes_without(floor: _Floor, kept_rank: int, now_s: float) -> None:
+    """Set ``lanes`` anew where that is the kept one: another idle lane on which the batch is in time, or -1."""
+    for member in range(len(floor.lanes)):
+        if floor.lanes[member] == kept_rank:
+            head, seen = floor.bounds[0, member], floor.bounds[1, member]
+            best, best_s = -1, np.inf
+            for rank in range(len(floor.free_s)):
+                if rank != kept_rank and floor.free_s[rank] <= now_s and floor.now[0, rank, member] > -np.inf:
+                    batch_s = _batch_s(floor, rank, member, seen - head)
+                    if batch_s < best_s and floor.requests[1, head] >= now_s + batch_s:
+                        best, best_s = rank, batch_s
+            floor.lanes[member] = best
+
+
+@inlined
 def _first_ready(floor: _Floor, now_s: float) -> int:
     """The first job that is ready and whose lane is idle; −1: none is."""
     for job in range(floor.jobs.shape[1]):
@@ -555,7 +622,7 @@ def _serve(floor: _Floor, member: int, n_begun: int, now_s: float, factor: float
     rank, head = floor.lanes[member], floor.bounds[0, member]
     n_taken = min(floor.bounds[1, member] - head, floor.limits[rank, member])
     lasts_s = floor.latency_s[rank, member, n_taken] * factor * _longer(floor, rank, member)
-    end_s = now_s + (lasts_s + floor.way_s[rank])
+    end_s = now_s + (lasts_s + floor.way_s[rank, member])
     for place in range(head, head + n_taken):
         floor.answer_s[place] = end_s
         floor.in_time[place] = end_s <= floor.requests[1, place]
@@ -589,10 +656,10 @@ def take_turns(
     The reason is the job whose last piece began, −1 (``until_s`` is reached) or −2 (a member's factors are used up).
     After −2 call again with further factors.
 
-    Beside what stands on the floor:
+    Beside what is on the floor:
         factors: ``(n_members, n_factors)``: what the latencies of the batches to come are multiplied by; perhaps empty.
         n_used: ``(n_members,)``: how many of the factors, which is to say batches. Updated.
-        n_begun: Batches recorded so far.
+        n_begun: Batches recorded.
     """
     changes_s, n_factors = -np.inf, factors.shape[1]
     while True:
@@ -607,6 +674,8 @@ def take_turns(
         job, kept_rank, above = _first_ready(floor, now_s), -1, -np.inf
         if job >= 0:
             kept_rank, above = int(floor.jobs[7, job]), _yields_to(floor, floor.jobs[:, job], now_s)
+            if above == np.inf:
+                _lanes_without(floor, kept_rank, now_s)
         urgent = _next_served(floor, kept_rank, above, now_s)
         if urgent >= 0:
             if n_used[urgent] == n_factors > 0:
@@ -623,28 +692,32 @@ def take_turns(
 
 
 class _Trainers(NamedTuple):
-    """What the loop with giving way reads and updates of trainings, beside the floor, on which no job stands.
+    """What the loop with giving way reads and updates of trainings, beside the floor, which has no jobs.
 
     Attributes:
         latency_s: ``(2, n_lanes, n_members, most + 1)``: the floor's, without and with a training on the lane.
         floors: ``(n_members, most + 1)``, and ``speeds``, ``(n_members, n_units + 1)``: as in :class:`Beside`, as are
-            ``give_way_s``, ``discard_s``, ``window_s`` and ``slack_s``.
+            ``give_way_s``, ``window_s`` and ``slack_s``.
         jobs: ``(4, n_jobs)``: seconds left (updated; 0: done), ready from, rank and member.
         ends_s: ``(n_jobs,)``: when each is done, if it is. Updated, as all below.
         marks_s: ``(n_lanes,)``: up to when training is counted.
         stretch_s: ``(n_lanes,)``: seconds at full speed since the last batch,
         runs: and of which job; −1: of none.
-        beside: ``(n_lanes,)``: which of both latencies stands on the floor.
+        beside: ``(n_lanes,)``: which of both latencies is on the floor.
         held_s: ``(n_lanes, n_units + 1)``: until when each floor holds.
         held: ``(N,)``: by batch begun, the units that it holds.
-        lost: ``(2,)``: handovers, and seconds lost.
+        lost: ``(3,)``: handovers, seconds lost, and when the next model is idle or has come, at the earliest.
+        has_memory: Whether memory changes hands.
+        keeps_s: As ``idle_s`` of :class:`LaneMemory`.
+        models: ``(5, n_lanes, n_members)``: how long the member's model takes to come; ``give_way_s`` if memory is
+            taken from a training for it, else 0; what that loses when it yields; −inf where the model is gone, else
+            inf; and, updated, when its last batch began. Where the others change, the loop ends first.
     """
 
     latency_s: FloatArray
     floors: IntArray
     speeds: FloatArray
     give_way_s: float
-    discard_s: float
     window_s: float
     slack_s: float
     jobs: FloatArray
@@ -656,6 +729,9 @@ class _Trainers(NamedTuple):
     held_s: FloatArray
     held: IntArray
     lost: FloatArray
+    has_memory: bool
+    keeps_s: float
+    models: FloatArray
 
 
 @inlined
@@ -712,13 +788,20 @@ def _train_on(trainers: _Trainers, until_s: float) -> int:
 def _look_at_trainers(floor: _Floor, trainers: _Trainers, now_s: float) -> None:
     """Set how long batches last now."""
     for rank in range(len(floor.free_s)):
-        floor.way_s[rank] = trainers.give_way_s if trainers.stretch_s[rank] > 0.0 else 0.0
+        way_s = trainers.give_way_s if trainers.stretch_s[rank] > 0.0 else 0.0
         beside = 1 if _trains(trainers, rank, now_s) >= 0 else 0
         if beside != trainers.beside[rank]:
             trainers.beside[rank] = beside
             for member in range(floor.latency_s.shape[1]):
                 for size in range(floor.latency_s.shape[2]):
                     floor.latency_s[rank, member, size] = trainers.latency_s[beside, rank, member, size]
+        if trainers.has_memory:
+            for member in range(floor.way_s.shape[1]):
+                own_s = max(way_s, trainers.models[_WAY_S, rank, member]) if beside == 1 else way_s
+                floor.way_s[rank, member] = own_s + trainers.models[_LOAD_S, rank, member]
+        elif floor.way_s[rank, 0] != way_s:
+            for member in range(floor.way_s.shape[1]):
+                floor.way_s[rank, member] = way_s
 
 
 @inlined
@@ -726,19 +809,25 @@ def _is_left_alone(floor: _Floor, trainers: _Trainers, rank: int, now_s: float) 
     """Whether a training has the lane for a while longer, as all requests can wait."""
     if trainers.slack_s == 0.0 or trainers.beside[rank] == 0:
         return False
-    return _can_wait(floor, rank, -np.inf, now_s + trainers.slack_s + trainers.give_way_s)
+    load_s = 0.0
+    for member in range(trainers.models.shape[2]):
+        load_s = max(load_s, trainers.models[_LOAD_S, rank, member])
+    return _can_wait(floor, rank, -np.inf, now_s + trainers.slack_s + trainers.give_way_s + load_s)
 
 
 @inlined
 def _serve_beside(floor: _Floor, trainers: _Trainers, member: int, n_begun: int, now_s: float, factor: float) -> int:
-    """Begin a batch; the training gives way, and goes on beside it. The job that ends by its end; −1: none does."""
+    """Begin a batch; the training yields, and goes on beside it. The job that ends by its end; −1: none does."""
     rank, ended = floor.lanes[member], -1
     if trainers.stretch_s[rank] > 0.0:
-        lost_s = min(trainers.discard_s, trainers.stretch_s[rank])
+        lost_s = min(trainers.models[_LOST_S, rank, member], trainers.stretch_s[rank])
         trainers.jobs[0, trainers.runs[rank]] += lost_s
         trainers.lost[0] += 1.0
         trainers.lost[1] += lost_s
-    from_s = now_s + floor.way_s[rank]
+    trainers.models[_USED_S, rank, member] = now_s
+    change_s = min(now_s + trainers.keeps_s, trainers.models[_CALLS_S, rank, member])
+    trainers.lost[2] = min(trainers.lost[2], change_s)
+    from_s = now_s + floor.way_s[rank, member]
     _serve(floor, member, n_begun, now_s, factor)
     end_s, n_units = floor.free_s[rank], trainers.held_s.shape[1] - 1
     held = trainers.floors[member, floor.taken[2, rank]]
@@ -780,6 +869,8 @@ def take_turns_and_give_way(
         if chance_s >= until_s:
             break
         now_s = chance_s
+        if trainers.lost[2] <= now_s:
+            return now_s, n_begun, _MODELS_CHANGE
         if now_s >= changes_s:
             changes_s = _look_up(floor, now_s)
         _look_at_trainers(floor, trainers, now_s)
@@ -819,7 +910,7 @@ def advance(
 ) -> tuple[PoolState, Piece]:
     """The state at ``until_s``, or at the moment at which the last piece of a retraining begins, if that is earlier.
 
-    The caller may then say what accuracy the new model gives from ``finished_s`` on, and call again. A batch is
+    The caller may then say what accuracy the new model has from ``finished_s`` on, and call again. A batch is
     recorded when it begins; its answer may come after ``until_s``. At ``until_s`` every request whose deadline has
     come is resolved, so ``until_s = inf`` drains the queues. Any pieces give the same, if jobs are added before they
     are ready, also when a piece does not know yet of servers with ``ready_s`` ≥ its end, or of ends ≥ its end. Servers,
@@ -829,7 +920,7 @@ def advance(
     Args:
         requests: Of each member.
         state: Where the piece begins.
-        lanes: All that stand in the piece.
+        lanes: All in the piece.
         accuracies: Of each member's models.
         until_s: Where the piece ends.
         service_jitter: Makes batches shorter and longer than planned.
@@ -882,7 +973,7 @@ def _in_order(state: PoolState, lanes: Sequence[Lane], until_s: float) -> Sequen
         ValueError: ``until_s`` is before ``state.now_s`` or NaN, or two lanes share an id.
     """
     if not until_s >= state.now_s:
-        raise ValueError(f"cannot advance the pool to {until_s} s: it stands at {state.now_s} s")
+        raise ValueError(f"cannot advance the pool to {until_s} s: it is at {state.now_s} s")
     ordered = sorted(lanes, key=attrgetter("lane_id"))
     if len({one.lane_id for one in ordered}) < len(ordered):
         raise ValueError(f"lane ids must differ within a pool, got {[one.lane_id for one in ordered]}")
@@ -944,7 +1035,7 @@ class _Piece:
             requests=requests,
             in_slack=in_slack,
             turn_cost=float(turn_cost),
-            way_s=np.zeros(len(ids)),
+            way_s=np.zeros(shape),
             bounds=np.array([self._starts, self._starts, self._ends], dtype=np.int64),
             jobs=np.array(jobs, dtype=np.float64).reshape(-1, 8).T.copy(),
             free_s=np.array([state.busy_until.get(one, state.now_s) for one in ids], dtype=np.float64),
@@ -1056,11 +1147,74 @@ class _Piece:
         return PoolState(tuple(queues), tuple(jobs), *by_lane)
 
 
+class _Models:
+    """A lane's models by Algorithm 1."""
+
+    def __init__(self, memory: LaneMemory, lane: LaneTraining) -> None:
+        self.memory, self.ours_mib = memory, lane.ours_mib
+        self.places = list(lane.places or (_GONE,) * len(memory.weights_mib))
+        self.used_s = list(lane.used_s or (-math.inf,) * len(memory.weights_mib))
+
+    @property
+    def handed_on(self) -> tuple[float, tuple[int, ...], tuple[float, ...]]:
+        """To the next piece."""
+        return self.ours_mib, tuple(self.places), tuple(self.used_s)
+
+    def follow(self, used_s: Sequence[float], now_s: float) -> None:
+        """Take in when each was last used, the last one perhaps gone, and release those that are now idle."""
+        for at_s, member in sorted((at_s, member) for member, at_s in enumerate(used_s) if at_s > self.used_s[member]):
+            if self.places[member] == _GONE:
+                self.bring(member)
+            self.places[member], self.used_s[member] = _ACTIVE, at_s
+        self.release(now_s)
+
+    def those(self, place: int) -> list[int]:
+        """The models there, the coldest first."""
+        members = [member for member, own in enumerate(self.places) if own == place]
+        return sorted(members, key=lambda member: self.used_s[member])
+
+    def beyond_mib(self, least: int) -> float:
+        """What serving has beyond the models in this place or a better one."""
+        known = zip(self.memory.weights_mib, self.places, strict=True)
+        return self.ours_mib - sum(own_mib for own_mib, place in known if place >= least)
+
+    def release(self, now_s: float) -> None:
+        """Keep in reserve what is now idle, one model after the other, and give away what is too much."""
+        watermark_mib = self.memory.watermark_mib
+        for idle in self.those(_ACTIVE):
+            if self.used_s[idle] + self.memory.idle_s > now_s:
+                return
+            self.places[idle] = _RESERVED
+            given_mib = self.beyond_mib(_ACTIVE) - watermark_mib
+            if given_mib >= watermark_mib:
+                self._make_room(given_mib, self.those(_RESERVED))
+                self.ours_mib -= min(given_mib, self.beyond_mib(_RESERVED))
+
+    def taken_mib(self, member: int) -> float:
+        """What serving would take from trainings for the next batch of the member, whose model is gone."""
+        missing_mib = self.memory.weights_mib[member] - self.beyond_mib(_ACTIVE)
+        left_mib = self.memory.capacity_mib - self.ours_mib
+        return min(missing_mib + self.memory.watermark_mib, left_mib) if missing_mib > 0 else 0.0
+
+    def bring(self, member: int) -> None:
+        """Have the member's model there, which is gone."""
+        self.ours_mib += self.taken_mib(member)
+        self._make_room(self.memory.weights_mib[member], [*self.those(_RESERVED), *self.those(_ACTIVE)])
+        self.places[member] = _ACTIVE
+
+    def _make_room(self, size_mib: float, models: Sequence[int]) -> None:
+        """Let these models go, the first ones first, until so much is free."""
+        for one in models:
+            if self.beyond_mib(_RESERVED) >= size_mib:
+                return
+            self.places[one] = _GONE
+
+
 class _PieceBeside(_Piece):
     """A piece in which trainings give way."""
 
     def set_up_trainers(self, own: Beside) -> None:
-        """Put trainings beside the floor, on which all else stands."""
+        """Put trainings beside the floor, which has all else."""
         state, alone_s = self._state, self._floor.latency_s
         n_lanes, n_members, n_sizes = alone_s.shape
         self._floor = self._floor._replace(latency_s=alone_s.copy())
@@ -1080,12 +1234,13 @@ class _PieceBeside(_Piece):
         runs = [keys.index(one.runs) if one.runs in keys else -1 for one in lanes]
         stretch_s = [one.stretch_s if place >= 0 else 0.0 for one, place in zip(lanes, runs, strict=True)]
         jobs = [[job.left_s, job.ready_s, self._column(job, self._ids)[-1], job.tenant_index] for job in state.jobs]
+        self._own = own
+        self._models = [_Models(own.memory, one) for one in lanes] if own.memory else []
         self._trainers = _Trainers(
             latency_s=np.stack([alone_s, alone_s * slowdowns]),
             floors=floors,
             speeds=np.array(own.speeds, dtype=np.float64),
             give_way_s=float(own.give_way_s),
-            discard_s=float(own.discard_s),
             window_s=float(own.window_s),
             slack_s=float(own.slack_s),
             jobs=np.array(jobs, dtype=np.float64).reshape(-1, 4).T.copy(),
@@ -1096,8 +1251,13 @@ class _PieceBeside(_Piece):
             beside=np.zeros(n_lanes, dtype=np.int64),
             held_s=np.array([one.held_s for one in lanes], dtype=np.float64).reshape(n_lanes, len(own.speeds[0])),
             held=np.zeros(int(self._ends[-1]), dtype=np.int64),
-            lost=np.zeros(2),
+            lost=np.array([0.0, 0.0, math.inf]),
+            has_memory=own.memory is not None,
+            keeps_s=own.memory.idle_s if own.memory else math.inf,
+            models=np.zeros((5, n_lanes, n_members)),
         )
+        for rank, models in enumerate(self._models):
+            self._trainers.models[_USED_S, rank] = models.used_s
 
     def advanced(self, jitter: ServiceJitter | None) -> tuple[PoolState, Piece]:
         """The piece, and what trainings did in it."""
@@ -1106,10 +1266,13 @@ class _PieceBeside(_Piece):
         keys = [(job.tenant_index, job.window) for job in self._state.jobs]
         lanes = zip(own.marks_s.tolist(), own.stretch_s.tolist(), own.runs.tolist(), own.held_s.tolist(), strict=True)
         trainings = {
-            name: LaneTraining(mark_s, stretch_s, None if place < 0 else keys[place], tuple(held_s))
-            for name, (mark_s, stretch_s, place, held_s) in zip(self._ids, lanes, strict=True)
+            name: LaneTraining(
+                *(mark_s, stretch_s, None if place < 0 else keys[place], tuple(held_s)),
+                *(self._models[rank].handed_on if self._models else ()),
+            )
+            for rank, (name, (mark_s, stretch_s, place, held_s)) in enumerate(zip(self._ids, lanes, strict=True))
         }
-        n_handovers, lost_s = own.lost.tolist()
+        n_handovers, lost_s, _ = own.lost.tolist()
         held = own.held[: len(piece.batches.begin_s)].copy()
         piece = replace(piece, floors=held, n_handovers=int(n_handovers), lost_s=lost_s)
         return replace(state, trainings=MappingProxyType(trainings)), piece
@@ -1118,8 +1281,32 @@ class _PieceBeside(_Piece):
         return ()
 
     def _taken(self, factors: FloatArray, n_used: IntArray, now_s: float, n_begun: int) -> tuple[float, int, int]:
-        until_s = float(self._until_s)
-        return take_turns_and_give_way(self._floor, self._trainers, factors, n_used, now_s, until_s, n_begun)
+        until_s, ending = float(self._until_s), _MODELS_CHANGE
+        while ending == _MODELS_CHANGE:
+            self._settle_models(now_s)
+            now_s, n_begun, ending = take_turns_and_give_way(
+                self._floor, self._trainers, factors, n_used, now_s, until_s, n_begun
+            )
+        self._settle_models(now_s)
+        return now_s, n_begun, ending
+
+    def _settle_models(self, now_s: float) -> None:
+        """Bring the models that are to come, release those that are now idle, and say what the next ones take."""
+        own, beside = self._trainers, self._own
+        own.models[_LOST_S], own.models[_CALLS_S] = beside.discard_s, math.inf
+        idle_s = math.inf
+        for rank, models in enumerate(self._models):
+            models.follow(own.models[_USED_S, rank].tolist(), now_s)
+            own.models[_USED_S, rank] = models.used_s
+            idle_s = min([idle_s, *(models.used_s[one] + models.memory.idle_s for one in models.those(_ACTIVE))])
+            for member in models.those(_GONE):
+                is_taken = models.taken_mib(member) > 0
+                lost_s = max(beside.discard_s, models.memory.discard_s) if is_taken else beside.discard_s
+                way_s = beside.give_way_s if is_taken else 0.0
+                own.models[:_USED_S, rank, member] = models.memory.load_s[member], way_s, lost_s, -math.inf
+            for member in (*models.those(_RESERVED), *models.those(_ACTIVE)):
+                own.models[:_USED_S, rank, member] = 0.0, 0.0, beside.discard_s, math.inf
+        own.lost[2] = idle_s
 
     def _ended_s(self, place: int) -> float:
         return float(self._trainers.ends_s[place])

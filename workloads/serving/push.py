@@ -28,7 +28,7 @@ follows    ``(tail - origin,)``: the place that is next in the same queue; −1:
 taken      ``(n_servers, most + 1)``: size of the last batch that each began, then its places. Updated
 =========  ====================================================================================================
 
-Queues are in the order of arrival, so the requests whose deadline has passed stand in front.
+Queues are in the order of arrival, so the requests whose deadline has passed are in front.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def push(  # noqa: PLR0917 (compiled code takes arrays by position)
     correct: BoolArray,
     is_resolved: BoolArray,
 ) -> tuple[int, int, float]:
-    """Arrivals seen so far, batches begun, and ``until_s``; or the time at which the factors were used up.
+    """Arrivals seen, batches begun, and ``until_s``; or the time at which the factors were used up.
 
     In that case call again, with that time, those arrivals, and further factors.
 

@@ -1,4 +1,4 @@
-"""The values of the request simulation: requests, queues, and what became of each request."""
+"""The values of the request simulation: requests, queues, and outcomes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class QueueState:
         tail: Number of arrivals before ``now_s``.
         busy_until: By ``server_id``, when the batch in service ends; idle servers are absent.
         now_s: The time reached.
-        n_batches: Batches begun so far.
+        n_batches: Batches begun.
         queues: With push dispatch: by ``server_id`` the requests that wait there, ascending (None: sent to no server
             yet). Empty queues are absent.
         batches: By ``server_id``, the requests in service, and the outcomes of the piece in which their batch began.
@@ -135,7 +135,7 @@ class QueueState:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What became of k requests, consecutive with pull dispatch. All arrays are ``(k,)`` and read-only.
+    """The outcomes of k requests, consecutive with pull dispatch. All arrays are ``(k,)`` and read-only.
 
     Attributes:
         index: Of the requests, see :class:`Requests`: ascending; with pull dispatch without gaps, also from piece to

@@ -38,8 +38,8 @@ class Added:
 class Totals(Added):
     """Requests of one or more tenants over some span. Totals add up with ``+``.
 
-    Of the ``unlabelled`` nobody knows what is right, so that neither is of how many answers; ``refused`` are among the
-    dropped, and known only of live arrivals.
+    Of the ``unlabelled`` nobody knows what is right, so that neither is of how many answers; ``refused`` and ``failed``
+    are among the dropped, and known only of live arrivals.
     """
 
     arrivals: int = 0
@@ -50,6 +50,7 @@ class Totals(Added):
     correct_late: int = 0
     unlabelled: int = 0
     refused: int = 0
+    failed: int = 0
 
     @property
     def goodput(self) -> int | None:
@@ -81,7 +82,7 @@ class SecondCounts:
     Attributes:
         tenant: The tenant's name.
         first_second: Requests in place 0 arrived in ``[first_second, first_second + 1)``.
-        arrivals: Requests resolved so far.
+        arrivals: Requests resolved.
         in_time: Answered within the SLO.
         late: Answered after it.
         dropped: Never answered.
@@ -89,6 +90,8 @@ class SecondCounts:
         correct_late: Late and correct.
         latency_ms: Histogram of the answered: milliseconds b → requests that took (b − 1, b] ms. Ascending.
         refused: Of the dropped, those that found no room; where it is known, it is not known what answers are right.
+        failed: Of the dropped, those that workers could not answer; known likewise.
+        judged: Of how many answers clients have said since, to any requests, which label was right; how many had it.
     """
 
     tenant: str
@@ -101,6 +104,8 @@ class SecondCounts:
     correct_late: IntArray
     latency_ms: Mapping[int, int]
     refused: IntArray | None = None
+    failed: IntArray | None = None
+    judged: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name in COUNTED:
@@ -117,14 +122,15 @@ class SecondCounts:
         totals = Totals(*(int(getattr(self, name).sum()) for name in COUNTED))
         if self.refused is None:
             return totals
-        return replace(totals, unlabelled=totals.arrivals, refused=int(self.refused.sum()))
+        n_failed = 0 if self.failed is None else int(self.failed.sum())
+        return replace(totals, unlabelled=totals.arrivals, refused=int(self.refused.sum()), failed=n_failed)
 
 
 @dataclass(frozen=True)
 class SettledWindow:
     """A window of which every request is resolved, with one tally a tenant.
 
-    ``blind`` are its seconds, half-open, of which it is unknown what stood: nothing is counted in them.
+    ``blind`` are its seconds, half-open, of unknown GPU state: nothing is counted in them.
     """
 
     window: int
@@ -182,12 +188,12 @@ class Tally:
 
     @property
     def totals(self) -> Totals:
-        """Sums over all seconds, so far."""
+        """Sums over all seconds."""
         return Totals(*self._counts.sum(axis=1).tolist())
 
     @property
     def counts(self) -> SecondCounts:
-        """What was counted so far; what is added later does not change it."""
+        """What was counted; what is added later does not change it."""
         by_second = self._counts.copy()
         within = np.flatnonzero(self._n_by_ms)
         n_by_ms = dict(zip(within.tolist(), self._n_by_ms[within].tolist(), strict=True))
@@ -195,6 +201,7 @@ class Tally:
             tenant=self._tenant,
             first_second=self._first_second,
             latency_ms=merge_histograms([n_by_ms, self._beyond]),
+            judged=None,
             **dict(zip(COUNTED, by_second, strict=True)),
         )
 

@@ -27,12 +27,14 @@ class Trace:
         times_s: Ascending seconds from the trace's begin, ``(n_requests,)``, where the source knows
             them; ``None`` where it knows only the counts.
         notes: What was taken for granted or made up when it was read, in words.
+        last_s: The Unix time of its last row, at the earliest; ``None`` where its times may count from any begin.
     """
 
     name: str
     counts: IntArray
     times_s: FloatArray | None = None
     notes: tuple[str, ...] = ()
+    last_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.counts.ndim != 1 or self.counts.size == 0 or self.counts.min() < 0:
@@ -84,7 +86,7 @@ class Span:
     Attributes:
         offset_s: Second of the source at which window 0 begins.
         duration_s: Length of all windows together.
-        history_s: Wanted before window 0, for the forecaster. Without ``loop`` a trace gives no
+        history_s: Wanted before window 0, for the forecaster. Without ``loop`` a trace has no
             more than the ``offset_s`` seconds that it has.
         loop: Whether the trace goes on from its first second after its last one (and back).
     """

@@ -13,7 +13,7 @@ from workloads.errors import TraceError
 from workloads.traffic.trace_rows import place_of, quoted
 
 _MOST_CHARACTERS = 64 * 2**20
-"""Of JSON, which takes many times its size to read; Prometheus gives at most 11,000 points a series."""
+"""Of JSON, which takes many times its size to read; Prometheus returns at most 11,000 points a series."""
 
 _VALUES_BEYOND, _CHARACTERS_A_VALUE = 500_000, 5
 """Values that are read, and one more in so many characters; a point and its two values take 15 at least."""
@@ -71,7 +71,7 @@ def _matrix(name: str, answer: Any) -> list[dict[str, Any]]:
         case {"status": "success", "data": {"resultType": "matrix", "result": []}}:
             raise TraceError(f"{name}: the answer holds no series: the query found nothing in that time")
         case {"status": "success", "data": {"resultType": kind}}:
-            raise TraceError(f"{name}: the answer is a {kind}; /api/v1/query_range gives a matrix, which is needed")
+            raise TraceError(f"{name}: the answer is a {kind}; /api/v1/query_range returns a matrix, which is needed")
     raise TraceError(f"{name}: JSON that is no answer of Prometheus' /api/v1/query_range; see docs/traces.md")
 
 

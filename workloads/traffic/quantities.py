@@ -19,7 +19,7 @@ class Quantity(Enum):
     """Requests of the time over which PromQL looks back, see :func:`range_s`."""
 
     TOTAL = auto()
-    """All requests so far."""
+    """All requests until then."""
 
     UNSAID = auto()
     """Any of these: the name says nothing (``value``), or not of which unit (``rate``)."""
@@ -32,7 +32,7 @@ _COUNT_WORDS = re.compile(
     r"(?:requests?|reqs?|quer(?:y|ies)|hits?|calls?|invocations?|arrivals?|inferences?|events?|counts?|cnt|totals?"
     r"|numbers?|num|https?|api|rpc|grpc|incoming|received|all|sum)+|n|of|the"
 )
-"""Words of which such names are made, as far as they are taken without being asked: a name with any other word
+"""Words of which such names are made, if they are taken without being asked: a name with any other word
 (``in_flight``, ``rpm``, ``length``, ``k``) names another quantity or another unit."""
 
 _SAYS_COUNT = re.compile(
@@ -76,7 +76,7 @@ def quantity_of(name: str) -> Quantity:
 
 
 def range_s(name: str) -> int | None:
-    """How many seconds ``rate(…[1m])`` or ``increase(…[1m])`` look back; ``None`` if it is not told in one unit."""
+    """How many seconds ``rate(…[1m])`` or ``increase(…[1m])`` look back; ``None`` if it is not in one unit."""
     called = _called(name)
     length = _RANGE.fullmatch(called["range"]) if called else None
     return None if length is None else int(length[1]) * {"s": 1, "m": 60, "h": 3600}[length[2]]

@@ -2,7 +2,7 @@
 
 How a trace is scaled changes what is tested: ``poisson`` smooths its bursts, ``copies`` sharpens
 them, ``thin`` wears them off. So the method is named in every config and report, and the
-dispersion (variance/mean of the per-second counts; 1 for a Poisson process) stands beside it.
+dispersion (variance/mean of the per-second counts; 1 for a Poisson process) is beside it.
 """
 
 from __future__ import annotations

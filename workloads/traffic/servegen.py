@@ -1,6 +1,6 @@
 """A synthetic trace of an Alibaba service, from the rates and the burstiness that ServeGen publishes of it.
 
-ServeGen (Alibaba Cloud) gives, for each client of a production LLM service and each 600 s, the mean
+ServeGen (Alibaba Cloud) publishes, for each client of a production LLM service and each 600 s, the mean
 rate and the coefficient of variation (cv) of the gaps between its requests; request times are not
 public. Here each client's gaps are drawn from a gamma distribution with that mean and cv, so the trace
 is true at the scale of minutes and made up at the scale of seconds. Its name says *synthetic*.
@@ -75,7 +75,7 @@ def shipped_rates() -> ClientRates:
 def servegen_piece(span: Span, seed: int, margin_s: int = RATE_WINDOW_S) -> tuple[Trace, Span]:
     """The part of the synthetic trace that a span needs, and the span as counted from that part's begin.
 
-    At least ``margin_s`` stand before and after what is needed, where the trace has them, so that
+    At least ``margin_s`` are before and after what is needed, where the trace has them, so that
     smoothing does not see the cut. A second holds the same requests in every part of the same seed.
 
     Raises:

@@ -19,7 +19,7 @@ format                a row                                                 the 
                       GeneratedTokens``, then a request
 ====================  ====================================================  =======================
 
-Times are as :mod:`workloads.traffic.trace_times` has them. The kind is told from the header and the rows where only one
+Times are as :mod:`workloads.traffic.trace_times` has them. The kind follows from the header and the rows where only one
 can be meant; elsewhere it has to be given. Answers of Prometheus and JSON lines are read as such rows of one of their
 series. A cell without a number is a stretch without data.
 """
@@ -98,7 +98,7 @@ class Reading:
 
     Attributes:
         format: Its kind; ``None`` tells it from header and rows.
-        sort: Whether rows may stand in any order; else times out of order are refused.
+        sort: Whether rows may be in any order; else times out of order are refused.
         gaps: What stands for seconds without data. ``None``: refused where rows of counts are missing; where
             requests have times, a silence far from usual is named, and stays.
         column: The series that is read, of those beside the times; ``None`` where there is but one.
@@ -316,7 +316,7 @@ def _format_of_values(rows: TraceRows, name: str, where: str, reading: Reading) 
     """Whether the column beside the times holds counts or rates, as its name says or as both come to the same.
 
     Raises:
-        TraceError: Neither; it says what each reading would come to, as far as there may be one.
+        TraceError: Neither; it says what each possible reading would come to.
     """
     quantity = quantity_of(name)
     match quantity:
@@ -483,7 +483,8 @@ def _from_counts(rows: TraceRows, reading: Reading) -> Trace:
         )
     order = _order(rows, seconds, reading.sort, "second", strictly=True)
     places = seconds[order].astype(np.int64)
-    return _dense(rows, table[:, 1], places - places[0], order, 1, reading)
+    made = _dense(rows, table[:, 1], places - places[0], order, 1, reading)
+    return replace(made, last_s=_last_s(rows, Times(seconds, 1), order))
 
 
 def _refuse_unit(rows: TraceRows, reading: Reading, why: str) -> None:
@@ -502,6 +503,7 @@ class _Steps:
         places: How many intervals after the first each row lies, ascending, ``(n_rows,)``.
         interval_s: From one row to the next.
         notes: What was taken for granted of the times.
+        last_s: As :class:`~workloads.traffic.arrivals.Trace` has it.
     """
 
     values: FloatArray
@@ -509,6 +511,7 @@ class _Steps:
     places: IntArray
     interval_s: int
     notes: tuple[str, ...]
+    last_s: float | None
 
     @property
     def are_whole(self) -> bool:
@@ -532,7 +535,8 @@ def _steps(rows: TraceRows, reading: Reading) -> _Steps:
     _check_span(rows.name, float(ascending_s[-1]), times)
     interval_s, odd = _interval_s(rows, ascending_s, order, times, reading, table[:, 1])
     places = np.round(ascending_s / interval_s).astype(np.int64)
-    return _Steps(table[:, 1], order, places, interval_s, (*times.notes, *odd, *_unit_taken(times)))
+    notes = (*times.notes, *odd, *_unit_taken(times))
+    return _Steps(table[:, 1], order, places, interval_s, notes, _last_s(rows, times, order))
 
 
 def _from_steps(rows: TraceRows, reading: Reading, chosen: TraceFormat) -> Trace:
@@ -553,7 +557,7 @@ def _from_steps(rows: TraceRows, reading: Reading, chosen: TraceFormat) -> Trace
         values = _requests_of_rates(rows, steps, name)
         reading = replace(reading, format=TraceFormat.TIMESTAMP_COUNTS)
     made = _dense(rows, values, steps.places, steps.order, steps.interval_s, reading, name)
-    return replace(made, notes=(*made.notes, *notes))
+    return replace(made, notes=(*made.notes, *notes), last_s=steps.last_s)
 
 
 def _refuse_totals(rows: TraceRows, steps: _Steps, column: str) -> None:
@@ -842,7 +846,8 @@ def _from_times(rows: TraceRows, times: Times, order: IntArray, begin: float, re
     if counts.max() > MAX_RATE_RPS:
         raise TraceError(f"{rows.name}: {counts.max():,} requests in one second; at most {MAX_RATE_RPS:,} are allowed")
     trace = _without_silences(rows, Trace(rows.name, counts, times_s), order, reading)
-    return replace(trace, notes=(*times.notes, *odd, *trace.notes, *_unit_taken(times)))
+    notes = (*times.notes, *odd, *trace.notes, *_unit_taken(times))
+    return replace(trace, notes=notes, last_s=_last_s(rows, times, order))
 
 
 def _without_silences(rows: TraceRows, trace: Trace, order: IntArray, reading: Reading) -> Trace:
@@ -874,6 +879,17 @@ def _without_silences(rows: TraceRows, trace: Trace, order: IntArray, reading: R
 
 # --- times
 
+_EASTERNMOST_S = 14 * 3600.0
+"""By how much the clocks of a time zone are ahead of UTC at most."""
+
+
+def _last_s(rows: TraceRows, times: Times, order: IntArray) -> float | None:
+    """The Unix time of the last row, at the earliest: dates without a zone may be of any."""
+    last_s = float(times.values[order[-1]]) / times.per_s
+    if times.per_s == 1_000_000 and not rows.has_zone:  # as dates have it
+        last_s -= _EASTERNMOST_S
+    return last_s if last_s >= EPOCH_FROM else None
+
 
 def _unit_taken(times: Times) -> tuple[str, ...]:
     """A note that times are taken for seconds, where nothing says so."""
@@ -885,10 +901,10 @@ def _unit_taken(times: Times) -> tuple[str, ...]:
 
 
 def _order(rows: TraceRows, times: FloatArray, sort: bool, column: str, *, strictly: bool) -> IntArray:
-    """The rows' order in time; ``strictly`` no time may stand twice.
+    """The rows' order in time; ``strictly`` no time comes twice.
 
     Raises:
-        TraceError: Without ``sort`` a time is less than the one before it, or one stands twice that must not.
+        TraceError: Without ``sort`` a time is less than the one before it, or one comes twice that must not.
     """
     back = np.flatnonzero(np.diff(times) < 0)
     if back.size and not sort:
@@ -902,7 +918,7 @@ def _order(rows: TraceRows, times: FloatArray, sort: bool, column: str, *, stric
     if same.size:
         (line, cells), first = rows.row(int(order[same[0] + 1])), rows.row(int(order[same[0]]))[0]
         raise TraceError(
-            f"{rows.name} line {line}: {column} {cells[0]} stands in line {first} already; a time may have one count"
+            f"{rows.name} line {line}: {column} {cells[0]} is in line {first} already; a time may have one count"
         )
     return order
 

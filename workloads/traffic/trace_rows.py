@@ -91,6 +91,12 @@ class TraceRows:
         return False
 
     @property
+    def has_zone(self) -> bool:
+        """Whether its times are dates with a time zone: all have one, or none."""
+        line, cells = self.row(0)
+        return self.has_instants and _instant(self.name, line, "time", cells[0])[1]
+
+    @property
     def series(self) -> tuple[str, ...]:
         """The names of all cells but the times', as they are written; none without a header."""
         return () if self.names is None else tuple(_without(self.names, self.time))
@@ -188,7 +194,7 @@ class TraceRows:
                 if has_zone is not None and zone != has_zone:
                     raise TraceError(
                         f"{self.name} line {line}: {names[0]} is {quoted(cells[0])}; times with and without a time "
-                        "zone cannot stand in one file"
+                        "zone cannot be in one file"
                     )
                 values[0], has_zone = microseconds, zone
             for place, name in numbers:

@@ -16,13 +16,13 @@ MOST_KEPT = 16
 """Traces; the one that was read first goes."""
 
 _Key: TypeAlias = "tuple[str, Reading | None, int, int, int]"
-"""Absolute path, how it is read, and by what a file that was written anew is told: inode, modification time, size."""
+"""Absolute path, how it is read, and what shows that a file was written anew: inode, modification time, size."""
 
 _kept: dict[_Key, Trace] = {}
 
 
 def trace_once(source: str, folder: Path, reading: Reading | None = None) -> Trace:
-    """What :func:`~workloads.traffic.trace_file.find_trace` gives; a file that has not changed is not read again.
+    """What :func:`~workloads.traffic.trace_file.find_trace` finds; a file that has not changed is not read again.
 
     Raises:
         TraceError: As ``find_trace``.

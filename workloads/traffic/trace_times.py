@@ -47,7 +47,7 @@ class Times:
     Attributes:
         values: In the file's order, ``(n_rows,)``.
         per_s: How many of their unit make a second.
-        notes: What was told from their size, or speaks against the unit that was given.
+        notes: What follows from their size, or speaks against the unit that was given.
         is_told: Whether anything says the unit; else it was taken for seconds.
         given: The config's unit.
     """

@@ -33,7 +33,7 @@ def diff_command(
     state: State = None,
     as_json: Json = False,
 ) -> None:
-    """Print what would have to be done for the layout to stand, and do nothing."""
+    """Print what would have to be done to reach the layout, and do nothing."""
     where = Where(index, backend, state, card)
     where.mind_other_managers(may_refuse=False)
     with where.opened() as gpu:
@@ -153,7 +153,7 @@ def _bring(gpu: DriverGpu, target: Layout, where: Where, manner: Manner) -> None
 
 
 def _end(outcome: Outcome, gpu: DriverGpu, stays: Sequence[str]) -> None:
-    """Print what stands of ours; refuse where the target does not, or something ``stays`` that may be ours."""
+    """Print our instances; refuse where the target is not reached, or something ``stays`` that may be ours."""
     for item in outcome.standing:
         output().print(f"{item.placement}  GPU instance ID {item.gi_id}  {item.uuid}", soft_wrap=True)
     if stays or not outcome.is_complete:

@@ -1,4 +1,4 @@
-"""``migrator gpu list|assert|export``: what stands on a GPU."""
+"""``migrator gpu list|assert|export``: what is on a GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from migrator.views.table import WORDS, Column, Sheet
 
 
 def _some(text: str) -> str:
-    """Refuse a layout of nothing, as an unset variable of a shell gives."""
+    """Refuse a layout of nothing, as from an unset variable of a shell."""
     if not text.strip(", "):
         raise typer.BadParameter("names no placement; `migrator gpu clear` destroys all that is ours")
     return text
@@ -100,7 +100,7 @@ def creations(index: int, layout: Layout) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What stands on one GPU, whose it is, and who is in it.
+    """The instances of one GPU, whose each is, and who is in it.
 
     Without ``records`` it is unknown what is ours, without ``processes`` who is in it.
     """
@@ -168,7 +168,7 @@ def list_command(
 def assert_command(
     layout: LayoutText, *, card: Card = None, index: Index = 0, backend: Backend = "auto", state: State = None
 ) -> None:
-    """End with 0 if just this layout stands, whoever made it, else with 1 and what differs."""
+    """End with 0 if the GPU has just this layout, whoever made it, else with 1 and what differs."""
     with Where(index, backend, state, card).opened() as gpu:
         instances = gpu.instances()
         target = layout_in(layout, gpu.model, instances)
@@ -193,7 +193,7 @@ def export_command(
         Literal["mig-parted", "nvidia-smi"], typer.Option("--format", help="mig-parted's file, or commands.")
     ] = "mig-parted",
 ) -> None:
-    """Print what stands as another tool's configuration, or as the commands that make it.
+    """Print the instances as another tool's configuration, or as the commands that make it.
 
     Raises:
         MigratorError: An instance is split, which the commands cannot make again.

@@ -1,4 +1,4 @@
-"""``migrator gpu watch``: what stands on a GPU, then every change of it, until it is interrupted."""
+"""``migrator gpu watch``: what is on a GPU, then every change of it, until it is interrupted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def watch_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
-    """Print what stands on the GPU, then a line for each change.
+    """Print the GPU's instances, then a line for each change.
 
     Everything is read anew ``every`` so many seconds; else when the driver tells of a change, and now and then.
     """
@@ -63,10 +63,10 @@ def watch_command(
 
 
 def sights(gpu: DriverGpu, where: Where, clock: Clock, every_s: float | None = None) -> Iterator[SeenInstance]:
-    """What stands, then what changes, for ever; what goes before what comes.
+    """What is there, then what changes, for ever; what goes before what comes.
 
     Raises:
-        GpuError: The driver does not answer any more. What may pass is told, and waited for.
+        GpuError: The driver does not answer any more. A trouble that may pass is reported, and waited for.
     """
     seen: dict[tuple[int, str], SeenInstance] | None = None
     due_s = clock.now_s

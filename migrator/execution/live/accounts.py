@@ -14,10 +14,11 @@ from dataclasses import astuple
 import numpy as np
 
 from migrator.errors import MigratorError
+from migrator.execution.feedback import Feedback
 from migrator.inputs.traffic import Traffic
 from migrator.log.records import Queue
 from workloads.arrays import FloatArray, IntArray
-from workloads.live.messages import Closed, Counts
+from workloads.live.messages import Closed, Counts, Labelled
 from workloads.serving.pool import Kernel, Lane, Piece, PoolState
 from workloads.serving.servers import AccuracyTimeline, Server
 from workloads.serving.tally import SecondCounts, SettledWindow, Totals, merge_histograms
@@ -45,21 +46,46 @@ class CountAccounts:
         end_s: float,
         drop_rest: Callable[[], object],
         first_window: int = 0,
+        begin_s: float | None = None,
     ) -> None:
-        """``end_s`` is the run's; after it ``drop_rest`` has what still waits dropped, in the end."""
+        """``end_s`` is the run's; after it ``drop_rest`` has what still waits dropped, in the end.
+
+        What is asked before ``first_window`` is in no window: :meth:`outside` has it. The loop may begin then, at
+        ``begin_s``.
+        """
         self._tenants, self._window_s = [tenant.name for tenant in tenants], round(window_s)
-        self._give_up_s = end_s + max(tenant.slo_s for tenant in tenants) + GRACE_S
-        self._end_s, self._drop_rest = end_s, drop_rest
+        self._gone: dict[str, int] = {}  # who left, in which window
+        self._came: dict[str, int] = {}  # who came, likewise; of windows that are not settled
+        self._longest_s, self._drop_rest = max(tenant.slo_s for tenant in tenants), drop_rest
+        self.end(end_s, math.ceil(end_s / self._window_s - 1e-9))
         self._next = first_window
+        self._first_s, self._is_outside_told = first_window * self._window_s, first_window == 0
         self._words: dict[tuple[str, int], Counts] = {}  # of windows that are not settled, and of the last one
         self._sums: dict[tuple[str, int], Totals] = {}  # of these words, by tenant and window
+        self._judged: dict[str, tuple[int, int]] = {}  # since the last window was settled
+        self.feedback = Feedback()
         self._closed, self._settled_totals = 0, Totals()
-        self.now_s = first_window * window_s
+        self.now_s = first_window * window_s if begin_s is None else begin_s
 
-    def hear(self, word: Counts | Closed) -> None:
+    def end(self, end_s: float, n_windows: int, is_over: Callable[[], bool] = lambda: True) -> None:
+        """No request is taken from this second of the run on, so that its last window may be settled before its end.
+
+        Beside the windows, it ``is_over`` that says when nobody waits any more.
+        """
+        self._end_s, self._give_up_s = end_s, end_s + self._longest_s + GRACE_S
+        self._n_windows, self._is_over = n_windows, is_over
+
+    def hear(self, word: Counts | Closed | Labelled) -> None:
         """Take in what the dispatcher says."""
         if isinstance(word, Closed):
             self._closed = max(self._closed, word.second)
+        elif isinstance(word, Labelled):
+            n_labels, n_right = self._judged.get(word.tenant, (0, 0))
+            self._judged[word.tenant] = n_labels + word.labels, n_right + word.right
+            self.feedback.add(word.tenant, word.labels, word.right)
+        elif word.second < self._first_s:
+            if not self._is_outside_told:
+                self._words[word.tenant, word.second] = word
         elif word.second >= self._next * self._window_s:
             place, own = (word.tenant, word.second), (word.tenant, word.second // self._window_s)
             before = self._words.get(place)
@@ -75,8 +101,7 @@ class CountAccounts:
     @property
     def last_answer_s(self) -> float | None:
         """When to look again, after the run's end, while one of its windows is not settled."""
-        n_windows = math.ceil(self._end_s / self._window_s - 1e-9)
-        if self._next >= n_windows:
+        if self._next >= self._n_windows and self._is_outside_told and self._is_over():
             return None
         if self.now_s > self._give_up_s:
             self._drop_rest()
@@ -85,8 +110,16 @@ class CountAccounts:
     @property
     def totals(self) -> Totals:
         """Of settled windows, and of the seconds since, as far as told."""
-        told = (totals for (_, window), totals in self._sums.items() if window >= self._next)
-        return sum(told, self._settled_totals)
+        return sum(self.open_totals.values(), self._settled_totals)
+
+    @property
+    def open_totals(self) -> Mapping[str, Totals]:
+        """By tenant, of seconds since the last settled window, as far as told."""
+        found = dict.fromkeys([*self._tenants, *self._gone], Totals())
+        for (name, window), totals in self._sums.items():
+            if window >= self._next:
+                found[name] += totals
+        return found
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -128,16 +161,21 @@ class CountAccounts:
         raise MigratorError("real requests are answered by workers, not by a kernel")
 
     def lose(self, tenant: str, server_ids: Iterable[str]) -> None:
-        """Nothing: what a worker had that died is given to another one."""
+        """Do nothing: another worker takes over what the dead one had."""
 
-    def change_tenants(self, tenants: Sequence[Tenant], traffic: Traffic) -> None:
-        """Never: a door is opened for all tenants at once.
+    def change_tenants(self, tenants: Sequence[Tenant], traffic: Traffic) -> None:  # noqa: ARG002 - others ask
+        """These are the tenants from now on; who goes is counted up to the window in which it does."""
+        names, window = [tenant.name for tenant in tenants], math.floor(self.now_s / self._window_s + 1e-9)
+        self._gone |= {name: window for name in self._tenants if name not in names}
+        self._came |= {name: window for name in names if name not in self._tenants and name not in self._gone}
+        self._gone = {name: left for name, left in self._gone.items() if name not in names}
+        self._tenants = names
+        self._longest_s = max(self._longest_s, *(tenant.slo_s for tenant in tenants))
 
-        Raises:
-            MigratorError: Always.
-        """
-        del tenants, traffic
-        raise MigratorError("tenants cannot come and go in a live run")
+    def _there_in(self, window: int) -> list[str]:
+        """Who was there in a window, or in a part of it."""
+        gone = [name for name, left in self._gone.items() if left >= window]
+        return [name for name in (*self._tenants, *gone) if self._came.get(name, window) <= window]
 
     def leave_out(self, from_s: float, to_s: float) -> None:
         """Nothing: requests were really answered, or not, whatever is known of the GPU."""
@@ -149,14 +187,32 @@ class CountAccounts:
         """It does not matter what is known of the GPU."""
         return True
 
+    def outside(self) -> tuple[SecondCounts, ...]:
+        """What was asked before the first window, by tenant, once all is resolved; told once, else empty."""
+        end_s = min(self._first_s, math.ceil(self._end_s))
+        own = [word for word in self._words.values() if word.second < self._first_s]
+        if self._is_outside_told or self._closed < end_s or any(word.waiting for word in own):
+            return ()
+        first = min((word.second for word in own), default=self._first_s)
+        names = dict.fromkeys([*self._tenants, *(word.tenant for word in own)])  # some may have left since
+        found = tuple(self._counts(name, first, self._first_s - first) for name in names)
+        self._words = {key: word for key, word in self._words.items() if key[1] >= self._first_s}
+        self._is_outside_told = True
+        return found if own else ()
+
     def settled(self, through_window: int) -> list[SettledWindow]:
         """The windows up to ``through_window`` that have become settled since last asked, in order."""
         found = []
         while self._next <= through_window and self._is_settled(self._next):
-            window = SettledWindow(self._next, tuple(self._counts(name, self._next) for name in self._tenants))
+            first, told = self._next * self._window_s, self._judged
+            counts = (
+                self._counts(name, first, self._window_s, told.pop(name, None)) for name in self._there_in(self._next)
+            )
+            window = SettledWindow(self._next, tuple(counts))
             self._settled_totals += window.totals
             self._next += 1
-            least = (self._next - 1) * self._window_s
+            self._gone = {name: left for name, left in self._gone.items() if left >= self._next}
+            least = (self._next - 1) * self._window_s if self._is_outside_told else 0
             self._words = {key: word for key, word in self._words.items() if key[1] >= least}
             self._sums = {key: totals for key, totals in self._sums.items() if key[1] >= self._next - 1}
             found.append(window)
@@ -166,29 +222,31 @@ class CountAccounts:
 
     def _is_settled(self, window: int) -> bool:
         own = (word for word in self._words.values() if word.second // self._window_s == window)
-        return self._closed >= (window + 1) * self._window_s and not any(word.waiting for word in own)
+        end_s = min((window + 1) * self._window_s, math.ceil(self._end_s))
+        return self._closed >= end_s and not any(word.waiting for word in own)
 
-    def _counts(self, tenant: str, window: int) -> SecondCounts:
-        first = window * self._window_s
+    def _counts(self, tenant: str, first: int, n_seconds: int, judged: tuple[int, int] | None = None) -> SecondCounts:
         by_second: dict[str, IntArray] = {
-            name: np.zeros(self._window_s, np.int64)
-            for name in ("arrivals", "in_time", "late", "dropped", "correct", "correct_late", "refused")
+            name: np.zeros(n_seconds, np.int64)
+            for name in ("arrivals", "in_time", "late", "dropped", "correct", "correct_late", "refused", "failed")
         }
         histograms = []
-        for place in range(self._window_s):
+        for place in range(n_seconds):
             if (word := self._words.get((tenant, first + place))) is not None:
                 by_second["arrivals"][place] = word.offered
                 by_second["in_time"][place], by_second["late"][place] = word.in_time, word.late
                 by_second["dropped"][place] = word.dropped + word.turned_away
                 by_second["refused"][place] = word.refused + word.turned_away
+                by_second["failed"][place] = word.failed
                 histograms.append(dict(word.latency_ms))
-        return SecondCounts(tenant, first, **by_second, latency_ms=merge_histograms(histograms))
+        return SecondCounts(tenant, first, **by_second, latency_ms=merge_histograms(histograms), judged=judged)
 
 
 def _totals(word: Counts) -> Totals:
     refused, resolved = word.refused + word.turned_away, word.offered - word.waiting
     dropped = word.dropped + word.turned_away
-    return Totals(resolved, word.in_time, word.late, dropped, unlabelled=resolved, refused=refused)
+    told = word.in_time, word.late, dropped
+    return Totals(resolved, *told, unlabelled=resolved, refused=refused, failed=word.failed)
 
 
 def _less(totals: Totals, other: Totals) -> Totals:

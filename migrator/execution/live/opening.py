@@ -7,10 +7,15 @@ right answers are those that clients saw, times are the dispatcher's.
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,28 +31,43 @@ from executor.processes import family_ticks
 from migrator.config.sections import FrontDoorConfig, TenantConfig
 from migrator.errors import ConfigError
 from migrator.execution.accounts import QueueAccounts
-from migrator.execution.instances import lead_s
+from migrator.execution.events import tenants_changed
 from migrator.execution.live.accounts import AGAIN_S, GRACE_S, CountAccounts
 from migrator.execution.live.learning import LiveModels, Served, options_of
+from migrator.execution.live.orders import Attending, Reloading, RollingBack, Serving
 from migrator.execution.live.site import TOTALS, LiveClock, Site
 from migrator.execution.live.workers import LiveWorkers
-from migrator.execution.parts import Joining, Parts, parts_on_instances
-from migrator.execution.real import RealGpu
+from migrator.execution.parts import Joining, Parts, begins_s, parts_on_instances
+from migrator.execution.real import RealGpu, rejoining
 from migrator.execution.requests import Queues
 from migrator.execution.seams import Accounts
+from migrator.inputs.arrival_store import ARRIVALS, DAY_S, ArrivalStore
 from migrator.inputs.arrivals import LiveTraffic
+from migrator.inputs.pools import require_turns
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import RecordedTraffic, Traffic
-from migrator.log.records import Dispatched, Finished, LiveRequests, RunFinished
-from migrator.log.runlog import ReadLog
-from migrator.terminal.console import warn
+from migrator.log.orders import Reload, Rollback
+from migrator.log.records import (
+    Dispatched,
+    Finished,
+    LiveRequests,
+    Record,
+    RolledBack,
+    RunFinished,
+    RunStarted,
+    ServiceStopped,
+    TenantsChanged,
+)
+from migrator.log.runlog import ReadLog, arrival_sums, counted_until
+from migrator.log.segments import forget_segments
+from migrator.terminal.console import counted, note, warn
 from planner.policies.policy import Policy
 from workloads.arrays import BoolArray, FloatArray, IntArray
 from workloads.errors import LearningError, WorkloadError
 from workloads.learning.datasets import BENCHMARKS
 from workloads.learning.models import libraries
 from workloads.live.generator import OUTCOME, STATUSES
-from workloads.live.messages import Closed, Counts, Status
+from workloads.live.messages import Closed, Counts, Labelled, Status
 from workloads.live.model import factory
 from workloads.serving.pool import Lane
 from workloads.serving.requests import Outcomes, QueueState, Requests
@@ -189,11 +209,13 @@ def live_parts(
     *,
     joins: Joining | None = None,
     stands: ReadLog | None = None,
+    told: Sequence[Record] = (),
     time_limit_s: float | None = None,
 ) -> Iterator[Parts]:
     """The parts of a live run; its processes write into a new folder of the run's, and are gone when this is left.
 
-    With ``joins``, it goes on with the weights that ``stands``, its log so far, tells of.
+    With ``joins``, it goes on with the weights that ``stands``, its log so far, tells of. A service's log has what is
+    ``told`` of that, too.
 
     Raises:
         ConfigError: An SLO is too short for the shares of this CPU, pools are listed where an instance takes one
@@ -202,10 +224,8 @@ def live_parts(
         WireError: The folder cannot be used.
         GpuError: The driver does not say what stands.
     """
-    _refuse_unknown(setting)
-    _refuse_unserved(setting)
-    _mind_short_slos(setting, real.gpu)
-    turns_by = _turns_of_pools(setting, real.gpu)
+    _refuse(setting, real.gpu)
+    turns_by = real.gpu.turns_by if setting.config.sharing.may_pool else None
     asked = setting.config.front_door
     if asked is not None:
         _door(setting, run, asked, _configured_input(setting))  # so that mistakes are told before anything is trained
@@ -213,17 +233,23 @@ def live_parts(
     with Site(_new_folder(run), imports) as site:
         end_s = setting.config.windows * setting.config.window_s
         recorded = traffic if isinstance(traffic, RecordedTraffic) else None
-        served = {} if stands is None else _served(stands, run)
         requests = None if recorded is None else recorded.requests(0, round(end_s))
-        models = LiveModels(setting.config, setting.tenants, site, requests, served, real.gpu.aside)
+        before = () if stands is None else (_served(stands, run), _first_weights(setting, run), _kept(stands, run))
+        models = LiveModels(setting.config, setting.tenants, site, requests, real.gpu.aside, *before)
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
         door = None if asked is None else as_text(_door(setting, site.folder, asked, models.input_of))
         machine = _Machine()
-        first_s = 0.0 if joins is None else joins.window * setting.config.window_s
-        clock = LiveClock(first_s - lead_s(setting))
+        store = _store(run, setting, stands)
+        if stands is not None:
+            others = partial(_other_tenants, stands, setting, traffic, models, is_other=bool(told))
+            joins = _joined(stands, setting, store, joins, lambda window: (*told, *others(window)))
+        first_s, start_s = begins_s(setting, joins)
+        if stands is not None:
+            models.recall(stands, first_s)
+        clock = LiveClock(start_s)
         first_window = 0 if joins is None else joins.window
         if recorded is None:
-            accounts: Accounts = _counted(site, setting, traffic, end_s, first_window)
+            accounts: Accounts = _counted(site, setting, traffic, store, end_s, joins)
         else:
             site.prepare(models.streams(first_s))
             queues = LiveQueues(site, [tenant.name for tenant in setting.tenants], end_s + longest_s)
@@ -245,10 +271,29 @@ def live_parts(
             lambda _: real.under(clock, workers, begin, site.close),
             accounts=accounts,
             models=models,
-            ending=lambda: _ending(site, setting, workers, machine),
+            ending=lambda: _ending(site, setting, workers, machine, keeps_layout=real.keeps),
             joins=joins,
             time_limit_s=time_limit_s,
         )
+        if setting.config.is_endless:
+            assert isinstance(accounts, CountAccounts)  # a service answers clients
+            assert isinstance(traffic, LiveTraffic)
+            serving = Serving(
+                run=run,
+                gpu=real.gpu,
+                policy=policy,
+                clock=clock,
+                traffic=traffic,
+                models=models,
+                site=site,
+                coming=parts.coming,
+                check=partial(_refuse, gpu=real.gpu),
+                door=partial(_door_again, site, models),
+            )
+            rolling = RollingBack(run, clock, models, workers)
+            attend = Attending(run, {Reload: Reloading(serving, setting), Rollback: rolling}, rolling.failed)
+            forget = partial(forget_old, run, site.folder, models)
+            parts = replace(parts, drain=partial(_drain, site, accounts), forget=forget, attend=attend)
         yield replace(parts, turns_by=turns_by)
 
 
@@ -256,27 +301,139 @@ CLOSES_S = 1.0
 """A second of live arrivals is closed so long after its end."""
 
 
-def _counted(site: Site, setting: Setting, traffic: Traffic, end_s: float, first_window: int) -> CountAccounts:
+def _store(run: Path, setting: Setting, stands: ReadLog | None) -> ArrivalStore:
+    """The run's store of arrivals; what is not as its log so far has it, is taken as unknown."""
+    store = ArrivalStore(run / ARRIVALS, [tenant.name for tenant in setting.tenants], warn)
+    if stands is not None:
+        store.hold_against(arrival_sums(stands))
+    return store
+
+
+def _other_tenants(
+    log: ReadLog, setting: Setting, traffic: Traffic, models: LiveModels, window: int, *, is_other: bool
+) -> tuple[TenantsChanged, ...]:
+    """That the tenants, or what is asked for them, are others than they were last in the log.
+
+    So they are in any case where the config ``is_other``.
+    """
+    changed = log.of(TenantsChanged)
+    told: RunStarted | TenantsChanged = changed[-1] if changed else log.header
+    names = {tenant.name for tenant in told.tenants}
+    came = {tenant.name: models.served(tenant.name).accuracy for tenant in setting.tenants if tenant.name not in names}
+    now = tenants_changed(setting, traffic.origins, window, came)
+
+    def terms(record: RunStarted | TenantsChanged) -> list[object]:
+        each = ([one.name, one.slo_ms, one.min_slo_attainment, one.operating_points] for one in record.tenants)
+        return [record.pinned, *each]
+
+    return (now,) if is_other or terms(told) != terms(now) else ()
+
+
+def _joined(
+    log: ReadLog,
+    setting: Setting,
+    store: ArrivalStore,
+    joins: Joining | None,
+    told: Callable[[int], Sequence[Record]],
+) -> Joining | None:
+    """Where the run of the log goes on; a service does at once. It knows the requests stored that the log lacks."""
+    if setting.config.is_endless:
+        joins = rejoining(log, setting, time.time())
+        note(_taken_up(joins))
+    if joins is None:
+        return None
+    counts = store.read(math.ceil(counted_until(log)), store.end_s)
+    sums = np.maximum(counts, 0).sum(axis=0).tolist()  # unknown seconds are below 0
+    unknown = {tenant.name: n for tenant, n in zip(setting.tenants, sums, strict=True) if n}
+    return replace(joins, unknown=unknown, told=told(joins.window))
+
+
+def _counted(
+    site: Site, setting: Setting, traffic: Traffic, store: ArrivalStore, end_s: float, joins: Joining | None
+) -> CountAccounts:
     """The accounts of what clients ask; they and the traffic hear what the dispatcher counts."""
     assert isinstance(traffic, LiveTraffic)
     window_s = setting.config.window_s
-    traffic.begin(first_window * round(window_s))
-    accounts = CountAccounts(setting.tenants, window_s, end_s, site.drop_rest, first_window)
+    traffic.keep_in(store, lambda second: site.hear_until(lambda: traffic.closed_s >= second, second + CLOSES_S))
+    begin_s = None if joins is None or joins.held is None else joins.from_s
+    first_window = 0 if joins is None else joins.window
+    accounts = CountAccounts(setting.tenants, window_s, end_s, site.drop_rest, first_window, begin_s)
 
-    def hear(word: Counts | Closed) -> None:
+    def hear(word: Counts | Closed | Labelled) -> None:
         accounts.hear(word)
-        if isinstance(word, Closed):
-            traffic.close(word.second)
-        else:
+        if isinstance(word, Labelled):
+            return
+        if isinstance(word, Counts):
             traffic.take(word.tenant, word.second, word.offered)
+            return
+        if site.opened_s is not None:
+            traffic.has_door(max(1, math.ceil(site.opened_s)))  # whatever came before second 0 counts in it
+        traffic.close(word.second)
 
     site.hear = hear
     return accounts
 
 
-def _ending(site: Site, setting: Setting, workers: LiveWorkers, machine: _Machine) -> RunFinished:
-    """End the service; what is known of the requests then, and of the machine."""
+N_WEIGHTS = 10
+"""Of a service's retrainings the newest weights stay, so many of each tenant."""
+
+
+def forget_old(run: Path, present: Path, models: LiveModels, now_s: float) -> None:
+    """Delete what a service does not keep: old segments, what processes of earlier starts wrote, and older weights.
+
+    ``present`` is the folder of the present processes. The weights that a tenant began with and those that are served
+    stay. What cannot be deleted stays, too.
+    """
+    config = models.config
+    keep_s = config.log.keep_days * DAY_S
+    forget_segments(run, now_s - keep_s)
+    kept = set[Path]()
+    for tenant in config.tenants:
+        trained = sorted(run.glob(f"live*/weights/{tenant.name}/window-*"), key=_written_s)
+        file = models.served(tenant.name).file
+        kept |= {*trained[-N_WEIGHTS:], *(one for one in trained if file is not None and file.is_relative_to(one))}
+        for one in trained:
+            if one not in kept:
+                shutil.rmtree(one, ignore_errors=True)
+        kept.update(run.glob(f"live*/weights/{tenant.name}/first"))
+    for folder in run.glob("live*"):
+        inside = [*folder.iterdir()]
+        if folder == present or max(map(_written_s, [folder, *inside])) > time.time() - keep_s:
+            continue
+        for one in inside if any(one.is_relative_to(folder) for one in kept) else [folder]:
+            if one.name != "weights":
+                _delete(one)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _written_s(path: Path) -> float:
+    return path.lstat().st_mtime
+
+
+AGAIN_AFTER_S = 5.0
+"""After how many seconds whoever asks a service that is stopping may ask again."""
+
+
+def _drain(site: Site, accounts: CountAccounts, end_s: float, n_windows: int) -> None:
+    """Take no further request from now on."""
+    site.drain(AGAIN_AFTER_S)
+    accounts.end(end_s, n_windows, lambda: site.is_drained)
+
+
+def _ending(
+    site: Site, setting: Setting, workers: LiveWorkers, machine: _Machine, *, keeps_layout: bool
+) -> RunFinished | ServiceStopped:
+    """End the processes; what is known of the requests then, and of the machine."""
     replayed, shares = site.finish(), machine.shares or (None, None)
+    if setting.config.is_endless:
+        return ServiceStopped(keeps_layout=keeps_layout)
     if replayed is None:
         return RunFinished(
             windows=setting.config.windows, swaps=workers.n_swaps, stolen_share=shares[0], others_share=shares[1]
@@ -324,11 +481,24 @@ def _door(
                     None if token is None else Path(token),
                 )
             )
-        setup = DoorSetup(folder, tuple(tenants), asked.host, asked.port, tuple(asked.origins))
+        setup = DoorSetup(
+            folder, tuple(tenants), asked.host, asked.port, tuple(asked.origins), feedback_s=asked.feedback_s
+        )
         tokens_of(setup)
     except (WorkloadError, ValueError) as error:
         raise ConfigError(f"front_door: {error}") from None
     return setup
+
+
+def _door_again(site: Site, models: LiveModels, setting: Setting) -> str:
+    """The front door's setup for another setting.
+
+    Raises:
+        ConfigError: It may not be opened so.
+    """
+    asked = setting.config.front_door
+    assert asked is not None  # live arrivals need one
+    return as_text(_door(setting, site.folder, asked, models.input_of))
 
 
 def _configured_input(setting: Setting) -> Callable[[str], tuple[str, tuple[int, ...]]]:
@@ -342,21 +512,16 @@ def _configured_input(setting: Setting) -> Callable[[str], tuple[str, tuple[int,
     return input_of
 
 
-def _turns_of_pools(setting: Setting, gpu: DriverGpu) -> str | None:
-    """By what members of a pool take turns in an instance; ``None`` where no tenants share one.
+def _refuse(setting: Setting, gpu: DriverGpu) -> None:
+    """Refuse what cannot be served live on the GPU, before anything is started.
 
     Raises:
-        ConfigError: They are to, and an instance takes one process alone.
+        ConfigError: Naming the tenant, or the pool.
     """
-    if not setting.config.sharing.may_pool:
-        return None
-    turns_by = gpu.turns_by
-    if turns_by is None:
-        raise ConfigError(
-            f"config {setting.config.name}: sharing.pools: an instance of GPU {gpu.index} takes one process alone, by "
-            f"its compute mode; off is needed, or as root: nvidia-smi -i {gpu.index} -c DEFAULT"
-        )
-    return turns_by
+    _refuse_unknown(setting)
+    _refuse_unserved(setting)
+    _mind_short_slos(setting, gpu)
+    require_turns(setting.config, gpu.index, gpu.turns_by)
 
 
 def _refuse_unknown(setting: Setting) -> None:
@@ -385,7 +550,22 @@ def _check_learning(entry: TenantConfig) -> None:
     if spelled_as(entry.learning.benchmark, BENCHMARKS) not in BENCHMARKS:
         known = ", ".join(BENCHMARKS)
         raise LearningError(f"learning.benchmark {entry.learning.benchmark!r}: unknown; {known} are allowed")
+    if entry.reads:
+        assert entry.learning.folder is not None
+        _check_folder(Path(entry.learning.folder))
     options_of(entry)
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise :class:`LearningError` where samples cannot be taken from the folder, or anybody could teach root."""
+    try:
+        status = folder.stat()
+    except OSError as error:
+        raise LearningError(f"learning.folder {folder}: {error.strerror}") from None
+    if not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise LearningError(f"learning.folder {folder}: a folder that can be read and written is needed")
+    if os.geteuid() == 0 and (status.st_uid != 0 or status.st_mode & 0o022):
+        raise LearningError(f"learning.folder {folder}: others may write it, and this is root; chown root, chmod go-w")
 
 
 def _refuse_unserved(setting: Setting) -> None:
@@ -402,17 +582,50 @@ def _refuse_unserved(setting: Setting) -> None:
 
 def _new_folder(run: Path) -> Path:
     """Where the processes write: ``live``, and after each resumption another one."""
-    names = ("live", *(f"live-{number}" for number in range(2, 1000)))
+    names = chain(["live"], (f"live-{number}" for number in count(2)))
     return next(run / name for name in names if not (run / name).exists())
 
 
+def _taken_up(joins: Joining) -> str:
+    """What a service that is started again does, in a line."""
+    void = f"; {counted(len(joins.void), 'window')} void, and in no window's figures" if joins.void else ""
+    if joins.held is None:
+        return f"started again; window {joins.window} is the first{void}"
+    return f"started again, with the layout of before; window {joins.window} is the first that is planned{void}"
+
+
 def _served(stands: ReadLog, run: Path) -> dict[str, Served]:
-    """The weights that each tenant's retrainings have brought, where they are still there."""
-    return {
-        ended.tenant: Served(run / ended.weights, ended.version, ended.accuracy)
-        for ended in stands.of(Finished)
-        if ended.weights is not None and ended.version is not None and (run / ended.weights).is_file()
-    }
+    """The weights that each tenant's retrainings have brought last, or that serve again, if they are still there."""
+    found: dict[str, Served] = {}
+    for entry in stands.entries:
+        one = entry.record
+        if isinstance(one, RolledBack) or (isinstance(one, Finished) and one.rejected is None):
+            for own in _there(run, one):
+                found[one.tenant] = own
+    return found
+
+
+def _kept(stands: ReadLog, run: Path) -> dict[str, list[Served]]:
+    """By tenant all weights that its retrainings have brought and that are still there, the oldest first."""
+    found: dict[str, list[Served]] = {}
+    for ended in stands.of(Finished):
+        if ended.rejected is None:
+            found.setdefault(ended.tenant, []).extend(_there(run, ended))
+    return found
+
+
+def _there(run: Path, told: Finished | RolledBack) -> Iterator[Served]:
+    if told.weights is not None and told.version is not None and (run / told.weights).is_file():
+        yield Served(run / told.weights, told.version, told.accuracy)
+
+
+def _first_weights(setting: Setting, run: Path) -> dict[str, Path]:
+    """The first weights that were trained for each tenant before, where they are still there."""
+    found: dict[str, Path] = {}
+    for tenant in setting.tenants:
+        trained = sorted(run.glob(f"live*/weights/{tenant.name}/first/final.safetensors"))
+        found |= {tenant.name: trained[0]} if trained else {}
+    return found
 
 
 def _mind_short_slos(setting: Setting, gpu: DriverGpu) -> None:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import select
+import signal
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from typing import IO, Any, Self
 import zmq
 
 from executor.clock import WallClock
-from executor.files import make_new, open_appended
+from executor.files import make_new, open_appended, write_whole
 from executor.messages import as_text
 from executor.zygote import Event, Exited, Zygote, ZygoteError
 from migrator.errors import LiveError
@@ -45,15 +46,20 @@ from workloads.live.messages import (
     Finished,
     Heartbeat,
     Hung,
+    Labelled,
+    Lend,
+    Lent,
     Loaded,
     Message,
     NotDone,
     Order,
+    Return,
+    Tenants,
     ToController,
     Watch,
     Worth,
 )
-from workloads.live.process import command
+from workloads.live.process import DOOR_SETUP, command
 from workloads.live.wire import CONTROLLER, WORKERS, Peer, private_folder
 
 IMPORTS = ("workloads.live.worker", "workloads.learning.profiler", "workloads.learning.warm")
@@ -67,7 +73,7 @@ FINISH_S = 10.0
 """The dispatcher's last word is waited for no longer than this."""
 
 
-Received = Changed | Hung | Loaded | NotDone | Heartbeat | Event
+Received = Changed | Hung | Lent | Loaded | NotDone | Heartbeat | Event
 
 
 class LiveClock(WallClock):
@@ -139,7 +145,8 @@ class Site:
         folder: Sockets, weights, requests and what processes print.
         zygote: The warm process.
         totals: By tenant, the dispatcher's sums of :data:`TOTALS`.
-        url: Where the front door is, once it is open.
+        url: Where the front door is, once it is open,
+        opened_s: and when that was heard.
         is_drained: Whether it was told to :meth:`drain`, and no request is left.
         hear: Is told each of the dispatcher's words on requests.
     """
@@ -156,8 +163,9 @@ class Site:
         self._counts: dict[tuple[str, int], Counts] = {}  # of the last seconds, the dispatcher's latest word
         self._kept_s, self._newest_s = math.inf, 0
         self.url: str | None = None
+        self.opened_s: float | None = None
         self.is_drained = False
-        self.hear: Callable[[Counts | Closed], object] = lambda _: None
+        self.hear: Callable[[Counts | Closed | Labelled], object] = lambda _: None
         self._later: list[Received] = []
         self._poller = zmq.Poller()
         self._clock: LiveClock | None = None
@@ -165,6 +173,7 @@ class Site:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}  # by what messages call it, in the order of starts
         self._door_setup: str | None = None
         self._door: IO[bytes] | None = None  # what it says
+        self._has_other_door = False  # its setup has changed before it was open
         self._is_finishing = self._has_finished = False
         self._n_asked = 0
         self._asking: list[Asking] = []
@@ -213,13 +222,15 @@ class Site:
         Raises:
             LiveError: The warm process, the dispatcher, the generator or the front door is gone.
         """
-        was_woken = False
-        while (found := self.answered(asking)) is None:
-            self._later += self._fresh(min(1.0, max(0.0, asking.until_s - monotonic())))
-            was_woken |= self._clock is not None and self._clock.was_woken()
-        if was_woken and self._clock is not None:
-            self._clock.wake()  # the thread that waits next is to know
-        return found
+        found: list[Found | str] | None = None
+
+        def is_waiting() -> bool:
+            nonlocal found
+            found = self.answered(asking)
+            return found is None
+
+        self._receive_while(is_waiting, asking.until_s)
+        return self.end_asking(asking) if found is None else found
 
     def answered(self, asking: Asking) -> list[Found | str] | None:
         """The same as far as it has been received; ``None`` while profilers may take longer."""
@@ -280,8 +291,8 @@ class Site:
         files = str(self._requests), repr(clock.origin_s), str(self.outcomes)
         self._start("generator", "workloads.live.generator", str(self.folder), *files)
 
-    def order(self, order: Order | Worth) -> None:
-        """Tell the dispatcher what a worker is to do, or what a tenant's answers are worth."""
+    def order(self, order: Order | Worth | Lend | Return) -> None:
+        """Tell the dispatcher what a worker is to do, what a tenant's answers are worth, or which instance is lent."""
         assert self._peer is not None
         self._peer.send(order)
 
@@ -323,10 +334,42 @@ class Site:
         replayed: dict[str, Any] | None = json.loads(said)
         return replayed
 
+    def hear_until(self, is_heard: Callable[[], bool], due_s: float) -> None:
+        """Wait until what :attr:`hear` was told is enough; what else happens meanwhile is received later.
+
+        It is told when the clock shows ``due_s``, or soon after.
+
+        Raises:
+            LiveError: It is not told, or the warm process, the dispatcher, the generator or the front door is gone.
+        """
+        assert self._clock is not None
+        self._receive_while(lambda: not is_heard(), monotonic() + max(0.0, due_s - self._clock.now_s) + FINISH_S)
+        if not is_heard():
+            raise LiveError(f"the dispatcher has not told its counts for {FINISH_S:g} s; see {self.log}")
+
     def drain(self, retry_after_s: float) -> None:
         """Take no further request, and tell who asks to come again so much later; those that wait are answered."""
         assert self._peer is not None
         self._peer.send(DrainAll(retry_after_s))
+
+    def change_tenants(self, names: Sequence[str]) -> None:
+        """Have the dispatcher take requests of these tenants alone; what others have waiting is still answered."""
+        assert self._peer is not None
+        self._peer.send(Tenants(tuple(names)))
+
+    def change_door(self, setup: str) -> None:
+        """Have the front door go on by another setup; what is under way there goes on as it began.
+
+        Raises:
+            OSError: The setup cannot be written.
+        """
+        if self._door_setup is not None:  # it is not started yet
+            self._door_setup = setup
+            return
+        write_whole(self.folder / DOOR_SETUP, setup.encode(), waits=False)
+        self._has_other_door = self.url is None
+        if not self._has_other_door:
+            self._processes["front door"].send_signal(signal.SIGHUP)
 
     def drop_rest(self) -> None:
         """What is not answered by now is dropped."""
@@ -359,10 +402,23 @@ class Site:
         """Start a process; what it says."""
         with open_appended(self.log) as log:
             process = self._processes[name] = subprocess.Popen(  # noqa: S603 - our own module
-                command(module, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                command(module, *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # what ends a terminal, or all of its group, is the controller's
             )
         assert process.stdout is not None
         return process.stdout
+
+    def _receive_while(self, is_waiting: Callable[[], bool], until_s: float) -> None:
+        """Receive, to be handed on later, while this is so, until the machine's monotonic clock shows ``until_s``."""
+        was_woken = False
+        while is_waiting() and (left_s := until_s - monotonic()) > 0:
+            self._later += self._fresh(min(1.0, left_s))
+            was_woken |= self._clock is not None and self._clock.was_woken()
+        if was_woken and self._clock is not None:
+            self._clock.wake()  # the thread that waits next is to know
 
     def _fresh(self, timeout_s: float) -> list[Received]:
         """What has happened since this was last asked; waits until something can be read, ``timeout_s`` at most."""
@@ -405,7 +461,12 @@ class Site:
             self.url = str(json.loads(said)["url"]) if said else ""
             if not said:
                 raise LiveError(f"the front door cannot be opened; see {self.log}")
+            assert self._clock is not None
+            self.opened_s = self._clock.now_s
             note(f"the front door is open: {self.url}/v2")
+            if self._has_other_door:
+                self._has_other_door = False
+                self._processes["front door"].send_signal(signal.SIGHUP)
 
     def _take(self, messages: Sequence[Message]) -> list[Received]:
         """Keep counts; what else there is to know."""
@@ -415,7 +476,7 @@ class Site:
                 case Counts():
                     self._add(message)
                     self.hear(message)
-                case Closed():
+                case Closed() | Labelled():
                     self.hear(message)
                 case Draining():
                     pass  # as told to
@@ -423,7 +484,7 @@ class Site:
                     self.is_drained = True
                 case Finished():
                     self._has_finished = True
-                case Changed() | Hung() | Loaded() | NotDone() | Heartbeat():
+                case Changed() | Hung() | Lent() | Loaded() | NotDone() | Heartbeat():
                     found.append(message)
                 case Beat():
                     if self._door_setup is not None:  # the dispatcher is there, and can be asked

@@ -1,10 +1,10 @@
 """Engine ``paper-ilp``: the paper's own integer program, with its corrections, as the measure for other engines.
 
-Formulas 1 to 12 stand below, each in one place; ``docs/paper-ilp.md`` says what was corrected and why. The
-program is slow: a binary for every step, task and instance of every configuration, many of them interchangeable.
+Each formula has one function below. The program is slow: a binary for every step, task and instance of every
+configuration, many of them interchangeable.
 
 What is returned never rests on the solver's arithmetic alone: its solution is rounded, checked against the rules, and
-valued anew. Greedy's plan, or the one to start from, stands in when it is better or the only one. The bound is the
+valued anew. Greedy's plan, or the one to start from, replaces it when better or the only one. The bound is the
 solver's, or greedy's where that is lower.
 
 ===================== ==============================================================================
@@ -24,7 +24,30 @@ Throughput            Σ G, where G[level] is Throughput at the level that the t
 H                     the least number that is large enough, instead of 10000
 ===================== ==============================================================================
 
-The step before the first one held, ran and ended nothing.
+The step before the first one held, ran and ended nothing. Times are rounded up to steps, rates multiplied by the step.
+
+Where the paper's formulas and text disagree, the text is followed:
+
+======= ==============================================================================================================
+formula what was corrected, and why
+======= ==============================================================================================================
+2       for every instance (λ,γ); printed as "for all s, γ"
+3b      H is 1, since N ≤ 1; a binary may be off by 1e-6, times 10000 that made CBC call feasible programs infeasible
+3d, 3e  Y is the number of the profile, not its GPCs: 1g.10gb and 1g.20gb have one GPC each; Equals is three binaries
+3f      printed as an equation, it has no solution where z = 0, and a retraining that does not pay is held for ever; now
+        z = 1 on a profile with RT steps ⇒ E = 1 in the RT − 1 steps that follow, and C = 0 in the step after them
+4       Σ z = 1 (≤ 1 where not required): "Σ C > 0" allows a second run; starts that would end after S are forbidden
+5b      Σ X over instances as large as ``min_profile``, in compute and memory, ≥ 1; printed as a sum of GPCs
+7, 8    tenants have weights
+9       Throughput × Completion is a product: least · [level] ≤ G ≤ Recv · [level]
+10      R · Ψ / N · capability is not linear: a binary tells N and bounds the loss; Ψ in steps; a debt may be negative
+11      printed inverted, and too coarse: 1g+3g and 2g+2g have equal GPC and Inst; now R = 1 iff some profile's number
+        differs, at step 0 only with an initial state
+======= ==============================================================================================================
+
+Minimum(A, B) needs no binary, as the larger Σ G is the better. Formula 6 is what a run measures. What the formulas do
+not say stays so: every second each instance may move to another place, a retraining's too. A tighter program (commit
+c9a63a9: a variable for each multiset, the convex hull of the counts that fit) was proven up to 20 steps of two tenants.
 
 Source: MIGRator, section 4.1 and Table 2.
 """
@@ -180,7 +203,7 @@ def _bound(model: PaperModel, answer: SolverAnswer, value: float, relaxed: float
 
 
 def size_note(problem: Problem, *, solver: Solver | str = Solver.HIGHS, configs: Configs | str = Configs.ALL) -> str:
-    """How large the program is beside what HiGHS proves within a minute (``docs/paper-ilp.md``), in words.
+    """How large the program is beside what HiGHS proves within a minute (``docs/results/paper-ilp.csv``), in words.
 
     Raises:
         EngineError: As of :func:`solve_paper_ilp`, before anything is solved.

@@ -46,7 +46,7 @@ class SolverAnswer:
         has_solution: Whether the program's variables hold a feasible point.
         is_proven: Whether it says that none is better, at a relative gap of 0.
         is_infeasible: Whether it says that there is none.
-        bound: In the program's units: no solution's objective is lower; ``None`` if it gave none.
+        bound: In the program's units: no solution's objective is lower; ``None`` if it has none.
         n_nodes: Nodes of its search.
     """
 
@@ -158,7 +158,7 @@ def _run_highs(model: highspy.Highs) -> None:
 
 
 CBC_ROUNDING = 1e-3
-"""CBC's log gives three decimals of its bound; lowered by this it stays one."""
+"""CBC's log has three decimals of its bound; lowered by this it stays one."""
 
 
 def _ask_cbc(program: pulp.LpProblem, budget: Budget) -> SolverAnswer:

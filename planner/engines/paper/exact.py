@@ -79,7 +79,7 @@ def _exact(facts: WindowFacts, budget: Budget, initial: MigPlan | None, started_
 
     Args:
         facts: The problem.
-        budget: ``time_limit_s`` ends the search with the best plan so far and its bound;
+        budget: ``time_limit_s`` ends the search with the best plan found and its bound;
             ``max_nodes`` counts the schedules that are valued one by one. A proof is always looked for:
             ``rel_gap`` is not used.
         initial: A plan of an earlier solve; the search begins with it where it still is one.

@@ -1,6 +1,6 @@
 """``paper``: a problem's joint states as arrays for the compiled loops, and the best path beside given retrainings.
 
-A joint state gives every tenant a multiset such that they fit the GPU together; 146 for two tenants
+A joint state has a multiset for every tenant such that they fit the GPU together; 146 for two tenants
 on an A100 with its five standard profiles. Symbols as in ``kernel``.
 """
 

@@ -33,7 +33,7 @@ that agree on the other tenants. With t the highest tenant of c:
 The loss of t is taken off on one of the two ways. A state's best over all subsets takes about as many rows as
 there are groups.
 
-All that is compiled together stands in this one file: what is kept on disk is renewed when the file changes.
+All that is compiled together is in this one file: what is kept on disk is renewed when the file changes.
 
 Source: sequential reweighted message passing (Kolmogorov, "Convergent tree-reweighted message passing for
 energy minimization", 2006) with two trees: the chain of steps, and each actor's choice of a schedule.

@@ -7,7 +7,7 @@ few hundred of half a million schedules to evaluate.
 
 A coarser bound guides the local search: per-step maxima without change costs, for the starts of one tenant's
 retraining beside the others'. Tenants that wait for their turn are relaxed there: they occupy nothing and have
-the best level that they could have by then.
+the best level possible at that step.
 """
 
 from __future__ import annotations

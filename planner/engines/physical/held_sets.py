@@ -1,6 +1,6 @@
 """What inference can hold, all of it at once as arrays: sets of (placement, tenant), or of (profile, tenant).
 
-A *held set* gives every tenant an instance as large as its ``min_profile`` (rule 4). There are 3,782 for two
+A *held set* has for every tenant an instance as large as its ``min_profile`` (rule 4). There are 3,782 for two
 tenants on an A100 with five profiles. *Counted* ones have their placements forgotten: 146 of them, the joint
 states. They are held sets of a GPU whose layouts are the multisets that fit it, with every instance ``ANYWHERE``.
 """
@@ -43,7 +43,7 @@ class LayoutTable:
 
     @cached_property
     def index(self) -> Mapping[Layout, int]:
-        """Where a layout stands in ``layouts``."""
+        """A layout's place in ``layouts``."""
         return {layout: number for number, layout in enumerate(self.layouts)}
 
     @cached_property

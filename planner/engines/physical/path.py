@@ -1,6 +1,6 @@
 """``physical``: the best plan for one schedule of retrainings, on placements or on counts.
 
-One compiled loop (``path_kernel``) answers both. On placed nodes it gives the plan, on counted ones an upper bound
+One compiled loop (``path_kernel``) answers both. On placed nodes it finds the plan, on counted ones an upper bound
 of it in a fraction of the time.
 
 An epoch is considered in every step as long as steps × nodes stay below ``MAX_NODE_EPOCHS``, which three

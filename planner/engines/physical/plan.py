@@ -69,7 +69,7 @@ def tidied(facts: WindowFacts, held: Held, placed: PlacedSchedule[Placement]) ->
     """What may be held instead with fewer changes, worth as much beside these retrainings or more.
 
     Among plans of one value a search takes any. Here an epoch is left out if what was held before it, or what comes
-    after the next one, does as well in its place. What an epoch drops is kept if it may stand until an epoch that wants
+    after the next one, does as well in its place. What an epoch drops is kept if it may stay until an epoch that wants
     it back, or to the window's end, where the next window finds it. Each step is taken only if neither the value,
     worked out anew, nor what is held in reserve (``ties``) is lower.
     """

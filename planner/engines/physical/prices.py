@@ -28,7 +28,7 @@ _LEAST_STEPS = 8
 
 
 class PhysicalPrices:
-    """The lowest bound found so far, its prices, and what they say of single schedules.
+    """The lowest bound found, its prices, and what they say of single schedules.
 
     Args:
         facts: The problem.

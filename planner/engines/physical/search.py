@@ -9,7 +9,7 @@
 * *Tables* (``bounds``), with at most two tenants that retrain: schedules are valued best bound first until no bound is
   above the best plan, which proves it best.
 
-Work is counted, so that the same problem gives the same plan. A unit is a schedule valued on counts; what else is done
+Work is counted, so the same problem has the same plan. A unit is a schedule valued on counts; what else is done
 takes units in proportion to its time.
 """
 
@@ -130,12 +130,12 @@ _AT_THE_END = 4
 
 
 class Search:
-    """One search: the paths, what has been valued, and the best plan so far.
+    """One search: the paths, what has been valued, and the best plan found.
 
     Args:
         facts: The problem.
         budget: What may be spent.
-        meter: What has been spent of it; by default nothing so far.
+        meter: What has been spent of it; by default nothing.
 
     Attributes:
         best: The best plan's retrainings, placed, and what the plan is worth.
@@ -460,9 +460,17 @@ class Search:
         """Ways to place the schedule's retrainings: those that suit its best path first; the list may be cut short."""
         path = self.counted_paths.path(on_counts(self.facts, schedule))
         suited = [] if np.isneginf(path.value) else list(self.placer.ways(path, schedule))
-        every = product(*([(run, place) for place in self.facts.placements(run)] for run in schedule))
-        fitting = islice((placed for placed in every if self.facts.can_stand(placed)), _MOST_PLACES)
-        yield from dict.fromkeys(chain(suited, fitting))
+        yield from dict.fromkeys(chain(suited, islice(self._fitting((), schedule), _MOST_PLACES)))
+
+    def _fitting(self, placed: PlacedSchedule[Placement], waiting: Schedule) -> Iterator[PlacedSchedule[Placement]]:
+        """Every way to place the waiting retrainings beside the placed ones."""
+        if not waiting:
+            yield placed
+            return
+        for place in self.facts.placements(waiting[0]):
+            more = (*placed, (waiting[0], place))
+            if self.facts.can_stand(more):
+                yield from self._fitting(more, waiting[1:])
 
     def _try(self, placed: PlacedSchedule[Placement]) -> float:
         """What the best plan with these placed retrainings is worth; −inf if it was tried before."""

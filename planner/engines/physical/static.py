@@ -80,7 +80,7 @@ def best_held_set(problems: Sequence[Problem]) -> int | None:
     """The held set, by its number, that is worth most to these ``physical`` problems together; ``None`` if none fits.
 
     The problems are of the same tenants on the same GPU; the value of each is that of its best retrainings beside
-    the set. Exact as far as ``StaticSearch`` is: sets are valued in the order of what they would be worth if no
+    the set. As exact as ``StaticSearch``: sets are valued in the order of what they would be worth if no
     retraining hindered another.
     """
     searches = [search_of(WindowFacts.of(problem)) for problem in problems]
@@ -149,7 +149,7 @@ def static_schedule(
 ) -> Incumbent[PlacedSchedule[Placement]] | None:
     """The retrainings of the best plan with one held set, and what that plan is worth; ``None`` if there is none.
 
-    Once ``is_over``, it is the best plan found by then.
+    Once ``is_over``, it is the best plan found.
     """
     found = search_of(facts).run(is_over)
     return None if found is None else Incumbent(found.value, found.answer[1])

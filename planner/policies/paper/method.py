@@ -35,7 +35,7 @@ FALLBACKS = ("greedy", "static", "physical")
 class MigratorPaper(Policy):
     """Plans the window in the paper's cost model, realises that, and pre-initialises afterwards.
 
-    Source: MIGRator, §4.1 (the program, with the corrections of docs/paper-ilp.md) and §4.2 (pre-initialisation).
+    Source: MIGRator, §4.1 (the program, corrected as in ``planner.engines.milp.paper_ilp``) and §4.2.
     Knows: the forecast's mean, estimates of accuracy and retraining time. Batches as given.
     Taken: one plan a window, free to change in every second at the price R·Ψ/N·C. Goodput is min(arrivals, capacity).
     Pre-initialisation is found by going through the finished plan, and lowers Ψ by what it hid in the last window.

@@ -118,7 +118,7 @@ class _Ground:
         mask = self.facts.problem.unavailable_in(start_step, end_step)
         if (busy, mask) not in self._fitting:
             table, ordered = self.sets.table, sorted(busy, key=lambda place: place.sort_key)
-            # Where others' instances come only later, a retraining may have ended by then.
+            # Where others' instances come only later, a retraining may have ended before.
             fits = table.fits_beside(self.facts.problem.gpu, ordered)
             self._fitting[busy, mask] = fits & (table.memory & mask == 0)
         return self._fitting[busy, mask]

@@ -13,6 +13,7 @@ from benchmarks.paper.experiments import GIVEN, MAIN, Experiment
 from benchmarks.paper.matches import CLASSES, COLUMNS
 from benchmarks.paper.page import Figures, pages
 from benchmarks.paper.statistics import results_in, without_largest
+from benchmarks.paper.tables import TABLES, tables
 from migrator.comparison.matches import Fairness
 
 DOCUMENT = json.loads(reproduce.RESULTS.read_text("utf-8"))
@@ -59,8 +60,8 @@ def test_a_short_run_has_a_page_that_says_what_it_leaves_out() -> None:
     experiments = [one for one in DOCUMENT["experiments"] if one["name"] in short]
     text = page({**DOCUMENT, "experiments": experiments, "studies": {}})
     assert "- All windows of every workload, all policies" in text.split("## Not in this run")[1]
-    assert "\n| 0.25 |" in text
-    assert "\n| 0.3 |" not in text
+    assert "\ninterference,interference-0.25," in text
+    assert "\nload,load-0.3," not in text
 
 
 @pytest.mark.long
@@ -77,7 +78,8 @@ def test_a_policy_without_a_plan_is_named_and_its_workload_left_out_for_all() ->
 
 
 def test_accounts_are_by_policy_and_then_by_workload() -> None:
-    lines = figures(main=rows(migrator=(800, 700), static=(700, 650))).accounts_csv().splitlines()
+    own = figures(main=rows(migrator=(800, 700), static=(700, 650)))
+    lines = tables(own, {})["accounts.csv"].splitlines()
     assert lines[0] == f"experiment,policy,workload,{','.join(CLASSES)}"
     assert [line.split(",")[:5] for line in lines[1:]] == [
         ["main", "migrator", "all", "75.00", "25.00"],
@@ -87,6 +89,29 @@ def test_accounts_are_by_policy_and_then_by_workload() -> None:
         ["main", "static", "w1", "70.00", "30.00"],
         ["main", "static", "w2", "65.00", "35.00"],
     ]
+
+
+def test_every_table_is_named_with_its_rows_on_the_page() -> None:
+    named = pages(DOCUMENT)
+    assert [name.removeprefix("results/") for name in named] == ["results.md", *TABLES]
+    assert all(f"| [{name}](results/{name}) | {what} |" in named["results.md"] for name, (what, _) in TABLES.items())
+
+
+def test_a_table_says_of_every_row_where_it_is_from() -> None:
+    own = tables(figures(**TIES), {})
+    assert own["ties.csv"].splitlines() == ["section,policy,mean,w1,w2", "interference,ekya,0.80,0.50,ahead"]
+    assert "interference,interference-0,0,ekya,85.00," in own["sweeps.csv"].splitlines()
+    assert own["more.csv"].splitlines() == [
+        "than,experiment,workload,policy,points,relative_pct",
+        "oracle,retraining-given,w2,migrator,+1.00,+1.45",
+        "oracle,main,w2,migrator,+1.00,+1.45",
+    ]
+
+
+def test_what_an_experiment_is_for_has_no_markup() -> None:
+    lines = tables(figures(), {})["experiments.csv"].splitlines()
+    assert lines[0] == "section,question,experiments,how"
+    assert not any("](" in line for line in lines)
 
 
 def test_who_gets_more_is_told_with_how_much() -> None:
@@ -128,13 +153,12 @@ def test_hardly_a_gap_has_an_empty_cell() -> None:
 
 def test_ties_are_of_the_mean_and_of_each_workload() -> None:
     found = figures(**TIES).ties([LOW, HIGH])
-    assert found["means"].loc["0"].tolist() == ["85.00 (+10.00)"]
-    assert found["places"].loc["ekya"].tolist() == ["0.80", "0.50", "ahead"]
+    assert found.loc["ekya"].tolist() == ["0.80", "0.50", "ahead"]
 
 
 def test_ties_are_of_the_workloads_that_all_have() -> None:
     found = figures(**{**TIES, "interference-1": TIES["interference-1"][:1]}).ties([LOW, HIGH])
-    assert found["places"].loc["ekya"].to_dict() == {"mean": "0.50", "w1": "0.50"}
+    assert found.loc["ekya"].to_dict() == {"mean": "0.50", "w1": "0.50"}
 
 
 def test_leads_stand_by_what_a_turn_costs() -> None:
@@ -168,11 +192,6 @@ def test_what_a_policy_loses_less_is_told_where_it_is_ahead() -> None:
     assert behind.losses_where_ahead("headline", "time-sharing").to_dict() == {}
 
 
-def test_a_ranking_names_who_changes_places() -> None:
-    draw = rows(migrator=(800, 700), static=(400, 400), ekya=(500, 500), oracle=(850, 690))
-    assert figures(**{"profiles-1": draw}).swapped("profiles-1") == [("static", "ekya")]
-
-
 def test_differences_have_intervals() -> None:
     found = figures().differences("main", "windows").loc["ekya"].tolist()
-    assert found == ["-25.00", "[-25.00, -25.00]", "[-88.53, +38.53]", "0 of 2", "0 of 2", "0 of 4, at most -20.0"]
+    assert found == ["-25.00", "–", "[-88.53, +38.53]", "0 of 2", "0 of 2", "0 of 4, at most -20.0"]

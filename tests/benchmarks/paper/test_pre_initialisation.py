@@ -18,7 +18,7 @@ from benchmarks.paper.pre_initialisation import (
 from migrator.comparison.matches import Match, score_of, standings
 from migrator.config.reading import read_config
 
-CONFIG = read_config(Path(__file__).parents[3] / "configs" / "w7.yaml", windows=2)
+CONFIG = read_config(Path(__file__).parents[3] / "configs" / "w7.yaml", windows=2, sharing={"pools": "off"})
 
 Rows = dict[str, dict[str, float]]
 

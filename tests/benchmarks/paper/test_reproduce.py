@@ -13,6 +13,7 @@ import pytest
 from benchmarks.paper import reproduce
 from benchmarks.paper.experiments import EXPERIMENTS, MAIN
 from benchmarks.paper.matches import CLASSES, COLUMNS, matches_of, result_of, rows_of, versions
+from benchmarks.paper.page import with_headline
 from benchmarks.paper.statistics import results_in
 from migrator.comparison.matches import CEILING, Match
 from migrator.log.account import SecondAccounts
@@ -67,7 +68,45 @@ def test_rows_that_join_a_table_are_beside_its_oracle(monkeypatch: pytest.Monkey
     losses = [COLUMNS.index(name) for name in ("capacity", "forecast")]
     shown = [[[row[0], *(row[at] for at in losses)] for row in one["rows"]] for one in found["experiments"]]
     assert shown == [[["migrator", 0.0, 4.0], [CEILING, 0.0, 0.0]], [["migrator", 0.0, 4.0]]]
-    assert found["made"]["versions"] == f"{versions()}, on {reproduce.processor()}"
+    (made,) = found["made"]  # type: ignore[misc]
+    assert made["versions"] == f"{versions()}, on {reproduce.processor()}"
+    assert made["of"] == [host.name, joining.name]
+
+
+def test_what_a_run_does_not_draw_stays_with_what_drew_it() -> None:
+    names = ["main", "load-0.3"]
+    drawn = {
+        **DOCUMENT,
+        "made": [{"command": "make", "commit": "c0ffee", "versions": "", "of": [*names, "planning"]}],
+        "studies": {"planning": []},
+        "experiments": [{"name": name, "rows": []} for name in names],
+    }
+    found = reproduce.merged(drawn, DOCUMENT)
+    of = [name for one in found["made"] for name in one["of"]]
+    every = [name for one in DOCUMENT["made"] for name in one["of"]]
+    assert (found["made"][0], sorted(of)) == (drawn["made"][0], sorted(every))
+    assert [one["name"] for one in found["experiments"]] == [one["name"] for one in DOCUMENT["experiments"]]
+    assert [one["name"] for one in found["experiments"] if not one["rows"]] == names
+    assert found["studies"] == {**DOCUMENT["studies"], "planning": []}
+    assert reproduce.merged(drawn, {**DOCUMENT, "columns": []}) == drawn
+    assert reproduce.merged(drawn, {}) == drawn
+
+
+def test_every_figure_is_of_one_command() -> None:
+    of = [name for one in DOCUMENT["made"] for name in one["of"]]
+    assert sorted(of) == sorted([*(one["name"] for one in DOCUMENT["experiments"]), *DOCUMENT["studies"]])
+
+
+@pytest.mark.parametrize("path", reproduce.SHOWING, ids=lambda path: path.name)
+def test_the_first_table_is_what_was_drawn_wherever_it_is_shown(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert with_headline(text, DOCUMENT) == text
+
+
+def test_a_short_run_has_fewer_windows_of_the_first_table() -> None:
+    short = {one.name: one.windows for one in reproduce.chosen(is_full=False, traces=None)}
+    full = {one.name: one.windows for one in reproduce.chosen(is_full=True, traces=None)}
+    assert {name for name in short if short[name] != full[name]} == {name for name in full if "shipped" in name}
 
 
 def test_nothing_is_written_where_a_page_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +132,8 @@ def test_some_sections_are_run_in_full_beside_the_first_table() -> None:
     others = ["retraining-given", "main", "foresight", "foresight-once"]
     assert [name for name in names if not name.startswith("load-")] == others
     assert len(names) > 3
-    known = r"^lode: sections and studies are headline, bursts, twenty, retraining, main, .*, pre-initialisation$"
-    with pytest.raises(ValueError, match=known):
+    known = reproduce.chosen(is_full=False, traces=None, sections=["foresight"], known=["main", "retraining-given"])
+    assert [one.name for one in known] == ["foresight", "foresight-once"]
+    told = r"^lode: sections and studies are shipped, headline, bursts, twenty, .*, clusters, nine-systems$"
+    with pytest.raises(ValueError, match=told):
         reproduce.chosen(is_full=True, traces=None, sections=["lode"])

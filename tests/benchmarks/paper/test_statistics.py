@@ -17,7 +17,6 @@ from benchmarks.paper.statistics import (
     order_of,
     over_workloads,
     results_in,
-    swapped,
     tie,
 )
 from tests.seeds import examples
@@ -139,5 +138,3 @@ def test_a_tie_is_where_the_difference_falls_through_0(points: list[tuple[float,
 def test_orders_and_what_they_disagree_about() -> None:
     means, others = pd.Series({"a": 1.0, "b": 3.0, "c": 2.0}), pd.Series({"a": 2.0, "b": 3.0, "c": 1.0})
     assert (order_of(means), order_of(others)) == (["b", "c", "a"], ["b", "a", "c"])
-    assert swapped(means, others) == [("c", "a")]
-    assert swapped(means, means) == []

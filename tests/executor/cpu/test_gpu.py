@@ -172,7 +172,7 @@ def test_folders_of_other_names_are_no_instances(gpu: CpuGpu, kernel: Kernel) ->
 
 def test_no_more_cores_are_cut_than_there_are(kernel: Kernel, tmp_path: Path) -> None:
     n_cores = len(os.sched_getaffinity(0))
-    with pytest.raises(NoGpuError, match=f"{n_cores + 1} cores are asked for; this machine gives us {n_cores}"):
+    with pytest.raises(NoGpuError, match=f"{n_cores + 1} cores are asked for; this machine lets us use {n_cores}"):
         CpuGpu(CpuCut(n_cores + 1), tmp_path, kernel.ways())
 
 

@@ -14,14 +14,12 @@ from migrator.cluster.planning import plan_cluster, plan_rival
 from migrator.cluster.posing import Valuing
 from migrator.cluster.simulation import GpuRun, carry_out, gpu_configs, likeness, outcome_of, require_simulated, total
 from migrator.config.cluster import ClusterConfig, read_cluster
-from migrator.config.reading import config_yaml, read_config, validate_config
+from migrator.config.reading import config_yaml, read_config
 from migrator.errors import ConfigError, GridError
-from migrator.execution.ahead import plan_through
-from migrator.inputs.assembly import assemble
 from migrator.log.report import report_of
 from migrator.log.runlog import read_log
 from migrator.whatif.search import Verdict, read_conditions
-from tests.migrator.cluster.test_cluster import A, Here, document, foreseen_here, gpus, tenant, written
+from tests.migrator.cluster.test_cluster import A, Here, foreseen_here, gpus, written
 from workloads.serving.tally import Totals
 
 Planned = tuple[ClusterConfig, Valuing, ClusterPlan]
@@ -50,6 +48,10 @@ def test_sums_of_runs_are_those_of_their_logs_and_rivals_and_searches_stand_on_t
     spread = plan_rival(cluster, values, "spread", plan.found.bound)
     assert spread.found.worth <= plan.found.worth
     assert not spread.unserved
+    slopes = values.window.slopes()
+    assert slopes.shape == (len(values.window.configs), len(values.window.tenants))
+    assert (slopes > 0).all()
+    assert plan_rival(cluster, values, "mudi", plan.found.bound).found.worth <= plan.found.worth
 
 
 def test_the_fewest_gpus_are_those_that_runs_keep_it_on(planned: Planned) -> None:
@@ -62,21 +64,6 @@ def test_the_fewest_gpus_are_those_that_runs_keep_it_on(planned: Planned) -> Non
     assert (confirmed.holds.choice.value, confirmed.holds.verdict) == (2, Verdict.HOLDS)
     with pytest.raises(GridError, match="min:gpus"):
         require_known("max:load")
-
-
-def test_one_gpu_is_planned_as_plan_plans_it(tmp_path: Path) -> None:
-    tenants = [tenant("vision", "resnet50", 150, 900), tenant("language", "bert-large", 330, 1500)]
-    path = written(tmp_path, lambda data: (data.update(tenants=tenants), gpus(A)(data)))
-    cluster = read_cluster(path)
-    with patch("migrator.cluster.posing.Processes", Here), Valuing(foreseen_here(cluster), 1) as values:
-        plan = plan_cluster(cluster, values)
-        (written_config,) = gpu_configs(cluster, values.window, plan).values()
-    own = {key: value for key, value in document().items() if key != "cluster"}
-    alone = validate_config({**own, "tenants": tenants, "gpu": {"model": "a100-80gb"}}, "one.yaml")
-    (as_plan,) = plan_through(*assemble(alone, "one.yaml"), 0)
-    (as_written,) = plan_through(*assemble(written_config, "a.0.yaml"), 0)
-    assert plan.found.worth == as_plan.plan.objective == as_written.plan.objective
-    assert set(as_plan.plan.lifetimes) == set(as_written.plan.lifetimes)
 
 
 def test_runs_are_alike_on_gpus_of_one_model_alone(tmp_path: Path) -> None:

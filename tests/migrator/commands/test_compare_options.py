@@ -52,7 +52,7 @@ def test_a_load_that_moves_no_tenant_is_refused(call, write_config) -> None:
     code, _, err = call("compare", write_config(LOADED | factors), "--load", 0.5, *CHEAP)
     assert code == 2
     assert "--load 0.5: " in err
-    assert "gives every tenant a scale.factor" in err
+    assert "has a scale.factor for every tenant" in err
 
 
 def test_tenants_that_a_load_does_not_move_are_told(call, write_config) -> None:

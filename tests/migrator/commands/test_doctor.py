@@ -228,7 +228,7 @@ def test_a_layout_that_was_lost_can_be_restored(call, a100: StandIn, seen) -> No
     call("gpu", "apply", "1g.5gb@0")
     a100.reboot()
     (line,) = about(seen()[1], "GPU 0", "warning")
-    assert line == "last asked for: 1g.5gb@0, which is not what stands of ours; migrator gpu restore -i 0"
+    assert line == "last asked for: 1g.5gb@0, which is not what we have there; migrator gpu restore -i 0"
 
 
 @pytest.mark.usefixtures("a100")

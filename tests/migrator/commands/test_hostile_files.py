@@ -41,6 +41,11 @@ TRIED = {
     "cluster run assignments": "cluster run CLUSTER --set profiles=FILE",
     "cluster compare config": "cluster compare FILE",
     "cluster compare assignments": "cluster compare CLUSTER --set profiles=FILE",
+    "cluster apply config": "cluster apply FILE",
+    "cluster apply assignments": "cluster apply CLUSTER --set profiles=FILE",
+    "cluster up config": "cluster up FILE",
+    "cluster up out": "cluster up CLUSTER --out FILE",
+    "cluster up assignments": "cluster up CLUSTER --set profiles=FILE",
     "compare configs": "compare FILE",
     "compare policies": "compare CONFIG --policies FILE.py",
     "compare profiles": "compare CONFIG --profiles FILE",
@@ -66,6 +71,7 @@ TRIED = {
     "gpu restore state": f"gpu restore --gpu {CARD} --state FILE",
     "init folder": "init quickstart FILE",
     "metrics run": "metrics FILE",
+    "top run": "top FILE",
     "metrics token": "metrics RUN --host 0.0.0.0 --token FILE",
     "plan config": "plan FILE",
     "plan problem": "plan --problem FILE",
@@ -83,6 +89,14 @@ TRIED = {
     "run state": "run CONFIG --state FILE",
     "run resume": "run --resume FILE",
     "run assignments": "run CONFIG --set gpu.model=FILE.toml",
+    "serve config": "serve FILE",
+    "serve out": "serve CONFIG --out FILE",
+    "serve policy": "serve CONFIG --policy FILE.py",
+    "serve state": "serve CONFIG --state FILE",
+    "serve assignments": "serve CONFIG --set gpu.model=FILE.toml",
+    "reload service": "reload FILE",
+    "rollback service": "rollback FILE vision",
+    "reload config": "reload RUN --config FILE",
     "runs folder": "runs FILE",
     "verify plan": "verify FILE",
     "verify problem": "verify PLAN FILE",
@@ -112,8 +126,33 @@ WRITTEN = {
 
 NO_FILE = {
     *("assert layout", "apply layout", "diff layout", "docs page", "init example", "layouts profiles"),
+    *(
+        "apply address",
+        "up address",
+        "up routes",
+        "status address",
+        "status name",
+        "down address",
+        "down name",
+        "drain address",
+        "drain name",
+        "drain node",
+    ),
     *("card", "keep", "seconds", "methods", "engine", "solver", "plan configs", "find", "batches", "processes"),
-    *("profile profiles", "profile models", "profile gpu", "beside", "cluster compare policies", "metrics host"),
+    *(
+        "profile profiles",
+        "profile models",
+        "profile gpu",
+        "beside",
+        "beside_trainer",
+        "guess_trainer",
+        "profile shares",
+        "cluster compare policies",
+        "metrics host",
+        "report last",
+        "rollback tenant",
+        "rollback version",
+    ),
 }
 """Texts that name no file: an option of every verb, or with its verb's last word."""
 
@@ -127,7 +166,16 @@ NEEDS_TORCH = ("forecast fit", "profile")
 
 FOLDERS = {
     *("gpu list state", "gpu export state", "gpu diff state", "gpu apply state", "gpu clear state", "gpu assert state"),
-    *("cluster plan write", "cluster run out", "doctor state", "init folder", "run out", "run state", "runs folder"),
+    *(
+        "cluster plan write",
+        "cluster run out",
+        "cluster up out",
+        "doctor state",
+        "init folder",
+        "run out",
+        "run state",
+        "runs folder",
+    ),
 }
 """Where a folder may be meant; what hostile files are in it is warned of, or in nobody's way."""
 

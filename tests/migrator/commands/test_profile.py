@@ -257,7 +257,69 @@ def test_rounds_that_contradict_each_other_are_told() -> None:
     assert said.endswith("at worst m on 1c, batch 8: +0 to +30 %")
 
 
+ON_SHARES = ("--gpu", CUT.name, "--shares", "15,30,50,70,85", "--batches", 2, "--seconds", 0.1)
+
+
+def test_latency_by_share_is_written_as_configs_can_read_it(call, sample: Path, state: Path) -> None:
+    code, out, err = call("profile", "live_models:Echo", *ON_SHARES, "--state", state, "--sample", sample)
+    assert (code, "written to shares.csv: for share_profiles:" in out) == (0, True), err
+    found = [line.split(",") for line in Path("shares.csv").read_text().splitlines()[1:]]
+    assert [(gpu, share, beside) for gpu, _, _, share, beside, *_ in found] == [
+        (CUT.name, share, "") for share in ("15", "30", "50", "70", "85")
+    ]
+    assert all(float(p99) >= float(mean) > 0 and not step for *_, mean, p99, step in found)
+    assert not Path("shares.csv.partial").exists()
+    with CpuGpu(CUT, state, in_parts=True) as gpu:
+        assert gpu.instances() == ()
+
+
+def test_shares_that_were_cut_off_go_on(
+    call, sample: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    arguments = ("profile", "live_models:Echo", *ON_SHARES, "--state", state, "--sample", sample)
+    with monkeypatch.context() as patched:
+        patched.setattr(command._Progress, "measured", interrupted)
+        assert call(*arguments)[0] == 130
+    code, _, err = call(*arguments)
+    assert (code, "1 of 5 stages are in shares.csv.partial already" in err) == (0, True), err
+
+
 BAD = {
+    "four shares": (("mlp", "--shares", "10,20,30,40"), "--shares 10,20,30,40: 4 given; a curve needs 5 or more"),
+    "all of it": (("mlp", "--shares", "20,40,60,80,100"), "whole hundredths from 1 to 99, separated by commas"),
+    "too small a share": (
+        ("live_models:Echo", "--gpu", CUT.name, "--shares", "5,30,50,70,90"),
+        "error: --shares: 5 %: 0.7 CPU cores (emulated) has shares of 15 to 85 %",
+    ),
+    "shares of MIG": (
+        ("live_models:Echo", "--gpu", "nvml", "--shares", "10,30,50,70,90"),
+        "error: --shares: --gpu nvml has MIG instances; shares are of mps-",
+    ),
+    "an unknown trainer": (
+        ("mlp", "--shares", "10,30,50,70,90", "--beside-trainer", "nothing"),
+        "error: --beside-trainer model 'nothing': unknown; mlp, ",
+    ),
+    "a trainer without lessons": (
+        ("mlp", "--shares", "10,30,50,70,90", "--beside-trainer", "live_models:Echo"),
+        "a trainer, live_models:Echo, has nothing to learn; live_models:Echo:BENCHMARK is needed",
+    ),
+    "a guess from nothing": (
+        ("mlp", "--shares", "10,30,50,70,90", "--guess-trainer", "cnn"),
+        "error: --guess-trainer cnn:digits: from trainings that are run; --beside-trainer is needed",
+    ),
+    "a guess of what is run": (
+        ("mlp", "--shares", "10,30,50,70,90", "--beside-trainer", "cnn", "--guess-trainer", "cnn:digits"),
+        "error: --guess-trainer cnn: it is run, too",
+    ),
+    "a guess without shares": (("mlp", "--guess-trainer", "cnn"), "error: --guess-trainer is of shares"),
+    "a trainer without shares": (("mlp", "--beside-trainer", "cnn"), "error: --beside-trainer is of shares"),
+    "shares of instances": (
+        ("mlp", "--shares", "10,30,50,70,90", "--profiles", "1c"),
+        "error: --profiles 1c: is of instances, and not of --shares",
+    ),
     "unknown": (("nothing",), "error: model 'nothing': unknown; mlp, "),
     "too many parts": (("mlp:digits:more",), "error: model 'mlp:digits:more': unknown"),
     "twice": (("live_models:Echo", "live_models:Echo:digits"), "error: model live_models:Echo is given twice"),
@@ -308,3 +370,19 @@ def test_turns_of_two_models_that_learn_and_their_memory_are_measured(call, stat
     assert 0.1 < (row.weights_mib or 0.0) < 50
     assert (row.context_mib or 0.0) > 20  # torch
     assert (row.batch_mib or 0.0) < 50
+
+
+@pytest.mark.live
+def test_latency_is_measured_beside_a_training_that_takes_the_rest(call, state: Path) -> None:
+    options = ("--gpu", "cpu-1.4-in-7", "--state", state, "--seconds", 0.2, "--batches", "8")
+    beside = ("--beside-trainer", "cnn", "--guess-trainer", "mlp")
+    code, out, err = call("profile", "mlp", *options, "--shares", "10,30,50,70,90", *beside)
+    assert code == 0, err
+    *found, _, _, _, _, last = [line.split(",") for line in Path("shares.csv").read_text().splitlines()[1:]]
+    assert [row[3:5] for row in found] == [
+        [share, b] for share in ("10", "30", "50", "70", "90") for b in ("", "cnn")
+    ], out
+    assert last[4::4] == ["mlp", "mean of the measured trainings"]
+    assert "mlp beside mlp, not run: × 1." in out
+    steps = [float(row[7]) for row in found if row[4] == "cnn"]
+    assert steps[-1] > steps[0]  # on 10 % of the card, after 90

@@ -117,7 +117,8 @@ def test_a_plan_of_a_config_tells_what_arrives(config_on: Callable[..., Path], c
 def test_a_gap_is_told_by_the_run_and_by_its_report(config_on: Callable[..., Path], call: Call) -> None:
     err = call("run", config_on(WITH_A_GAP), "--out", "out")[2]
     assert "warning: tenants.language: mine.csv: a silence far from usual: 40 of 120 s" in err
-    assert "trace: a silence far from usual: 40 of 120 s" in " ".join(call("report", "out")[1].split())
+    assert "trace: a silence far from usual: 40 of 120 s" in " ".join(call("report", "out", "--full")[1].split())
+    assert "! trace of language: a silence far from usual: 40 of 120 s" in " ".join(call("report", "out")[1].split())
 
 
 def test_the_log_has_notes_only_where_there_are_any(config_on: Callable[..., Path], call: Call) -> None:

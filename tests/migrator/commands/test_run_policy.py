@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from migrator.log import records as recorded
 from migrator.log.runlog import read_log
+from planner import by_hand
 from tests.migrator.conftest import SMALL
 
 ROOT = Path(__file__).parents[3]
@@ -26,10 +28,9 @@ class POLICY:
 """
 
 
-def documented(number: int) -> str:
-    """One of the policies of docs/policies.md."""
-    text = (ROOT / "docs" / "policies.md").read_text("utf-8")
-    return text.split("```python\n")[number].split("```")[0]
+def documented() -> str:
+    """The policy in the docstring of ``planner.by_hand``."""
+    return textwrap.dedent(str(by_hand.__doc__).split("::\n\n")[1])
 
 
 def own(folder: Path, window: int, answer: str) -> Path:
@@ -40,7 +41,7 @@ def own(folder: Path, window: int, answer: str) -> Path:
 
 def test_the_documented_plan_by_hand_is_carried_out_with_its_retrainings_and_epochs(call, tmp_path: Path) -> None:
     path = tmp_path / "by_hand.py"
-    path.write_text(documented(2), "utf-8")
+    path.write_text(documented(), "utf-8")
     code, out, _ = call("run", QUICKSTART, "--windows", 2, "--policy", path, "--out", "run")
     log = read_log(Path("run"))
     assert code == 0
@@ -103,6 +104,6 @@ def test_a_rival_that_fails_on_the_way_does_not_cost_the_run_its_report(call, wr
     assert code == 2
     assert warned == "warning: the run is done, but not held against own, which failed; the run's own report follows"
     assert ended.startswith(f"error: policy {rival}, line 9: own, window 1: plan() raised ZeroDivisionError")
-    assert out.splitlines()[0].startswith("small: simulated a100-80gb")
-    assert "The run is in out" in out
+    assert out.splitlines()[0].startswith("small   simulated a100-80gb")
+    assert "migrator report out --full" in out
     assert not Path("out", "against").exists()

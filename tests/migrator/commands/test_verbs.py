@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,37 @@ def test_every_verb_has_a_sentence_options_and_examples_that_name_it(name: str) 
     calls = loaded.epilog.split(":", 1)[1].split("[/]")[:-1]
     assert calls
     assert all(call.strip().startswith(f"[bold]migrator {name}") for call in calls)
+
+
+@pytest.mark.parametrize("arguments", [*(name.split() for name in VERBS), [], ["gpu"]], ids=" ".join)
+def test_a_flag_is_shown_without_a_type_and_each_example_has_a_line(call, arguments: list[str]) -> None:
+    code, out, _ = call(*arguments, "--help")
+    assert (code, "<bool>" in out) == (0, False)
+    if "Examples:" in out:
+        lines = [line.strip() for line in out.partition("Examples:")[2].splitlines() if line.strip()]
+        assert all(line.count("migrator ") <= 1 for line in lines)
+        assert len(lines) > 1
+
+
+@pytest.mark.parametrize("name", ["run", "whatif"])
+def test_options_of_a_verb_with_many_are_under_titles(name: str, call) -> None:
+    titles = VERBS[name].load().titles
+    out = call(name, "--help")[1]
+    assert [title for title in dict.fromkeys(titles.values()) if f"─ {title} ─" not in out] == []
+    assert "─ Options ─" not in out
+    assert set(titles) == {param.name for param in VERBS[name].load().params} - {"config"} | {"help"}
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("migrator rep", ["report"]), ("migrator gpu l", ["layouts", "list"]), ("migrator run --res", ["--resume"])],
+)
+def test_a_shell_completes_verbs_and_options(words: str, found: list[str]) -> None:
+    asked = {"_MIGRATOR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    code = "import sys; sys.argv = ['migrator']\nfrom migrator.cli import main\nmain()"
+    environment = {**os.environ, **asked}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert (ran.returncode, ran.stderr, ran.stdout.split()) == (0, "", found)
 
 
 def test_the_help_lists_verbs_under_titles(call) -> None:

@@ -79,8 +79,14 @@ BAD = [
     (["--vary", "load=x1", "--plot", "."], "--plot .: is a folder"),
     (["--vary", "load=x1", "--out", "a.json", "--plot", "a.json"], "--plot a.json: is the same file as a.json"),
     (["--vary", "load=x1", "--jobs", "0"], "--jobs"),
-    (["--vary", "model=physical,paper", *POOLED], "with model=paper: sharing.pools: the paper model has none"),
-    (["--vary", "engine=physical,paper-ilp", *POOLED], "with engine=paper-ilp: sharing.pools: the paper model"),
+    (
+        ["--vary", "model=physical,paper", *POOLED],
+        "with model=paper: sharing.pools lists pools, and the paper",
+    ),
+    (
+        ["--vary", "engine=physical,paper-ilp", *POOLED],
+        "with engine=paper-ilp: sharing.pools lists pools, and",
+    ),
 ]
 
 

@@ -104,7 +104,7 @@ def test_every_command_that_takes_a_config_says_what_was_set_wrongly(
 def test_what_is_set_stands_in_the_run_s_config(call, write_config) -> None:
     code, out, _ = call("run", write_config(), "--windows", 1, "--set", "tenants.vision.slo_ms=123", "--out", "r")
     assert code == 0
-    assert "SLO 123 ms" in out
+    assert "123 ms" in out
 
 
 def test_nothing_can_be_set_in_a_problem_file(call) -> None:

@@ -56,6 +56,20 @@ def test_history_lies_where_the_config_does(write_config, tmp_path: Path) -> Non
     assert read_config(write_config(both_live(own, LEARNS))).tenants[0].arrivals.history == str(tmp_path / "past.csv")
 
 
+READS = {
+    "learning": {"benchmark": "folder", "folder": "new"},
+    "input": {"dtype": "uint8", "shape": [4]},
+    "classes": 3,
+    "weights": "own.safetensors",
+}
+
+
+def test_who_learns_from_a_folder_says_what_lies_there(write_config, tmp_path: Path) -> None:
+    (first, _) = read_config(write_config(both_live(READS, LEARNS))).tenants
+    assert first.learning is not None
+    assert (first.reads, first.learning.folder) == (True, str(tmp_path / "new"))
+
+
 def arrivals(**own: object) -> dict[str, Any]:
     """Changes with live arrivals, of which the first tenant's have these keys, too."""
     return both_live({**SERVES, "arrivals": {"live": True, **own}}, LEARNS)
@@ -67,6 +81,7 @@ BAD = [
     ({**BOTH_SERVE, "gpu.backend": "sim"}, "gpu.backend is sim; live arrivals need workers that are"),
     ({**BOTH_SERVE, "load": 0.5}, "load: is of traces, and live arrivals come as they come; leave it"),
     ({key: one for key, one in BOTH_SERVE.items() if "front_door" not in key}, "front_door: it is missing, and live"),
+    ({**BOTH_SERVE, "forecast.method": "known"}, "forecast.method is known, and nobody knows what clients ask"),
     (arrivals(trace="azure-conv"), "tenants.vision.arrivals: trace is of traces, and live arrivals come from clients"),
     (arrivals(scale={"factor": 2.0}), "tenants.vision.arrivals: scale is of traces, and live arrivals come from"),
     (arrivals(loop=True), "tenants.vision.arrivals: loop is of traces, and live arrivals come from clients"),
@@ -78,9 +93,26 @@ BAD = [
     (both_live({**SERVES, "input": None}, LEARNS), "tenants.vision.input: it is missing, and needed of a model"),
     (both_live({**SERVES, "retraining": {"samples": 9}}, LEARNS), "tenants.vision.retraining: the model has no 'learn"),
     (both_live({**SERVES, **LEARNS}, LEARNS), "tenants.vision.input: is that of learning.benchmark; leave it out"),
+    *(
+        (both_live({**READS, key: None}, LEARNS), f"vision.{key}: it is missing, and")
+        for key in READS
+        if key != "learning"
+    ),
+    (both_live({**READS, "learning": {"benchmark": "folder"}}, LEARNS), "vision.learning.folder: it is missing; label"),
+    (
+        both_live({**READS, "input": SERVES["input"]}, LEARNS),
+        "vision.input.dtype is float32; uint8 or uint16 is needed",
+    ),
+    (
+        {**DOOR, "tenants.0.learning": READS["learning"], "tenants.1.learning": {"benchmark": "digits"}},
+        "has no samples",
+    ),
     ({**DOOR, "tenants.0.learning": {"benchmark": "digits"}}, "tenants.language: has no 'learning', whose samples are"),
     ({"gpu.backend": "nvml", "tenants.1.weights": "w"}, "tenants.language.weights: no model is served here; arrivals"),
     (both_live({**SERVES, "input": {"dtype": "uint8", "shape": [0]}}, LEARNS), "input.shape.0: at least 1 is needed"),
+    ({"pin": {"layout": "always"}}, "pin.layout: "),
+    ({"pin": True}, "pin: "),
+    ({"pin": {"weights": "first"}}, "pin: unknown key 'weights'"),
 ]
 
 
@@ -91,3 +123,10 @@ def test_a_model_that_cannot_be_served_so_is_told_in_one_line_with_file_and_key(
         read_config(path)
     text = str(caught.value)
     assert (text.startswith(f"{path}: "), message in text, "\n" in text) == (True, True, False), text
+
+
+def test_a_policy_that_knows_what_comes_is_refused_before_anything_is_begun(write_config, call) -> None:
+    path = write_config(BOTH_SERVE)
+    code, _, err = call("run", path, "--policy", "oracle")
+    said = f"{path}: arrivals are live, and policy oracle needs recorded ones; one that forecasts is needed"
+    assert (code, said in " ".join(err.split())) == (2, True)

@@ -35,6 +35,22 @@ def test_planning_takes_what_is_measured_for_so_many_tenants_and_steps(
 
 
 @pytest.mark.parametrize(
+    ("gpu", "changes", "planning_s"),
+    [
+        ("h100-80gb", {"profiles": "own.csv", "planner.prove": "windows"}, 11.0),
+        ("h100-80gb", {"profiles": "own.csv"}, 6.0),
+        ("h100-80gb", {"planner.prove": "windows"}, 6.0),
+        ("a30-24gb", {"profiles": "own.csv", "planner.prove": "windows"}, 6.0),
+    ],
+)
+def test_proofs_take_longer_where_profiles_of_ones_own_may_have_double_memory(
+    write_config, gpu: str, changes: dict[str, object], planning_s: float
+) -> None:
+    given = {"planner.planning_s": None, "window_s": 200, "gpu.model": gpu, **changes}
+    assert read_config(write_config(given)).planning_s == planning_s
+
+
+@pytest.mark.parametrize(
     ("changes", "every_s"),
     [({}, 10.0), ({"step_s": 20}, 20.0), ({"planner.replan_every_s": 30}, 30.0), ({"planner": {}, "step_s": 5}, 10.0)],
 )
@@ -321,7 +337,7 @@ def test_service_jitter_is_a_number_or_as_measured(write_config, value: float | 
 
 
 POOLS = [
-    (None, "off", None, False),
+    (None, "auto", None, True),
     (False, "off", None, False),
     ("off", "off", None, False),
     ("auto", "auto", None, True),
@@ -332,7 +348,7 @@ POOLS = [
 
 @pytest.mark.parametrize(("given", "pools", "listed", "may_pool"), POOLS)
 def test_pools_are_off_chosen_or_listed_and_read_back_equal(write_config, given, pools, listed, may_pool) -> None:
-    path = write_config({} if given is None else {"sharing": {"pools": given}})
+    path = write_config({"sharing": None if given is None else {"pools": given}})
     again = path.with_stem("again")
     again.write_text(config_yaml(read_config(path)))
     for config in (read_config(path), read_config(again)):
@@ -342,7 +358,7 @@ def test_pools_are_off_chosen_or_listed_and_read_back_equal(write_config, given,
 
 @pytest.mark.parametrize("word", ["off", "Off", "no", "false", "'off'"])
 def test_a_bare_off_is_off_in_files_and_assignments(write_config, word: str) -> None:
-    path = write_config()
+    path = write_config({"sharing": None})
     assert read_config(path, [f"sharing.pools={word}"]).sharing.pools == "off"
     path.write_text(f"{path.read_text()}\nsharing: {{pools: {word}}}\n")
     assert "\n  pools: 'off'\n" in config_yaml(read_config(path))
@@ -357,8 +373,8 @@ ALLOWED_POOLS = "sharing.pools: off, auto, or a list of pools such as [[a, b], [
 
 BAD_POOLS = [
     *(({"sharing.pools": one}, ALLOWED_POOLS) for one in (True, "on", 3, ["vision", "language"], [[]], [[True]])),
-    ({"sharing.pools": [["vision", "language"], ["vision"]]}, "sharing.pools: 'vision' stands there 2 times; once"),
-    ({"sharing.pools": [["vision", "vision"], ["language"]]}, "sharing.pools: 'vision' stands there 2 times; once"),
+    ({"sharing.pools": [["vision", "language"], ["vision"]]}, "sharing.pools: 'vision' is there 2 times; once"),
+    ({"sharing.pools": [["vision", "vision"], ["language"]]}, "sharing.pools: 'vision' is there 2 times; once"),
     ({"sharing.pools": [["vision"]]}, "sharing.pools: 'language' is in no pool; each tenant is in one"),
     ({"sharing.pools": [["vision", "x"], ["language"]]}, "sharing.pools: 'x' is no tenant; there is: vision, language"),
     (
@@ -372,18 +388,33 @@ BAD_POOLS = [
     ),
     ({"sharing.turn_costs": 1}, "sharing: unknown key 'turn_costs'; did you mean 'turn_cost'?"),
     ({"tenants.0.alone": "yes"}, "tenants.vision.alone"),
-    (
-        {
-            "sharing.pools": "auto",
-            "gpu.backend": "nvml",
-            **{f"tenants.{place}.learning": {"benchmark": "digits"} for place in (0, 1)},
-        },
-        "sharing.pools: a live run's pools stay as they are; off, or a list of pools, is needed",
-    ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), BAD_POOLS)
+POOLED = {"sharing.pools": "auto", "planner.layout": ["2g.20gb", "2g.20gb", "3g.40gb"]}
+
+ALLOWED_LAYOUTS = "planner.layout: auto, or a list of profiles such as [2g.20gb, 2g.20gb, 3g.40gb], is needed"
+
+BAD_LAYOUTS = [
+    *((POOLED | {"planner.layout": one}, ALLOWED_LAYOUTS) for one in ([], "3g.40gb", 3, [[]])),
+    (POOLED | {"planner.layout": "auto", "sharing.pools": "off"}, "planner.layout: one pool of all tenants holds it"),
+    (POOLED | {"planner.layout": ["2g.2gb"]}, "planner.layout.0: a100-80gb has no '2g.2gb'; it has 1g.10gb"),
+    (POOLED | {"planner.layout": ["4g.40gb"] * 2}, "planner.layout: 4g.40gb, 4g.40gb do not fit a100-80gb together"),
+    (POOLED | {"sharing.pools": "off"}, "planner.layout: one pool of all tenants holds it; sharing.pools auto, or"),
+    (POOLED | {"sharing.pools": [["vision"], ["language"]]}, "planner.layout: one pool of all tenants holds it; shar"),
+    (POOLED | {"tenants.1.alone": True}, "planner.layout: one pool of all tenants holds it, and 'language' is to be"),
+]
+
+
+def test_a_layout_is_placed_beside_what_others_have_from_the_start(write_config) -> None:
+    changes = POOLED | {"planner.layout": ["1g.10gb", "2g.20gb"]}
+    beside = {"simulation.others": [{"placement": "3g.40gb@4"}, {"placement": "2g.20gb@0", "from_s": 5}]}
+    places = [[str(one) for one in read_config(write_config(own)).layout] for own in (changes, changes | beside)]
+    assert places == [["2g.20gb@4", "1g.10gb@6"], ["1g.10gb@0", "2g.20gb@2"]]
+    assert read_config(write_config({})).layout == ()
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_POOLS + BAD_LAYOUTS)
 def test_pools_that_cannot_be_are_told_in_one_line_with_file_and_key(write_config, changes, message: str) -> None:
     path = write_config(changes)
     text = refusal(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +14,15 @@ import pytest
 from msgspec import structs
 
 from migrator.config.reading import validate_config
-from migrator.execution.ahead import plan_through
+from migrator.config.sections import LearningConfig
+from migrator.execution.ahead import expected_opening, plan_through
 from migrator.execution.foresight import Foresight, observe
 from migrator.execution.instances import Instances
+from migrator.execution.models import Lessons
+from migrator.execution.posing import estimates_of
 from migrator.execution.reposing import RunCheck
 from migrator.inputs.assembly import assemble
+from migrator.log.accuracies import AccuracyHistory
 from migrator.log.records import Cause, Measured, PlanKept, PlanRevised, WindowStarted
 from migrator.log.runlog import EVENTS_FILE, ReadLog
 from planner.errors import EngineError
@@ -31,6 +35,7 @@ from tests.migrator.execution.asking import ask, once_after
 from tests.migrator.execution.resuming import begun, same, taken_up
 from tests.migrator.execution.test_seams import changed_after, logged
 from tests.migrator.log import records
+from workloads.training import FOLDER
 
 AHEAD: dict[str, Any] = {
     "windows": 3,
@@ -81,9 +86,8 @@ def test_a_plan_is_there_as_its_window_begins_and_its_rest_is_planned_anew_with_
 def test_models_are_expected_to_be_what_they_are_to_be_retrained_to_less_the_usual_drift() -> None:
     _, second, third = ahead().of(WindowStarted)
     expected = [started.forecast.tenants["vision"] for started in (second, third)]
-    # Nothing was seen of the drift before window 1; in window 1 it was 0.5 / 0.9.
-    prior = validate_config(SMALL, "small").retraining.drift_prior
-    assert [one.accuracy_before for one in expected] == pytest.approx([0.9 * prior, 0.8 * 0.5 / 0.9], abs=1e-5)
+    # Window 0 had shown it to begin with 0.6 of 0.9; window 1 began with 0.5 of that 0.9.
+    assert [one.accuracy_before for one in expected] == pytest.approx([0.6, 0.8 * 0.5 / 0.9], abs=1e-5)
     assert [one.estimate.accuracy_after for one in expected if one.estimate is not None] == [0.9, 0.8]
     measured = [one.tenants["vision"].accuracy_before for one in ahead().of(Measured)]
     assert measured == [0.5, 0.5]
@@ -247,3 +251,22 @@ def test_a_forecast_of_a_window_that_has_not_begun_is_of_the_whole_window() -> N
     assert foresight.forecast(early).mean_rps.tolist() == foresight.forecast(in_time).mean_rps.tolist()
     assert early.past_rps[:-6].tolist() != in_time.past_rps[:-6].tolist()
     assert early.past_rps[6:].tolist() == in_time.past_rps[:-6].tolist()
+
+
+def test_of_what_others_write_to_learn_from_nothing_is_expected_of_the_next_window() -> None:
+    setting, traffic = assemble(validate_config(changed(SMALL, AHEAD), "small"), "small")
+    learning = LearningConfig(benchmark=FOLDER)
+    first = setting.config.tenants[0].model_copy(update={"learning": learning})
+    config = setting.config.model_copy(update={"tenants": [first, setting.config.tenants[1]]})
+    opening = observe(setting, traffic, 0, [tenant.accuracy_in(0).before for tenant in setting.tenants])
+    accuracies = {tenant.name: AccuracyHistory() for tenant in setting.tenants}
+    for history in accuracies.values():
+        history.note(0.0, 0.5)
+    shares = dict.fromkeys(accuracies, 1.0)
+    ahead = expected_opening(replace(setting, config=config), traffic, opening, {}, accuracies, Lessons(), shares)
+    assert ahead.estimates is not None
+    assert [bool(one.retraining_s) for one in ahead.estimates] == [
+        bool(one.retraining_s) and not entry.reads
+        for one, entry in zip(estimates_of(setting, opening), config.tenants, strict=True)
+    ]
+    assert ahead.estimates[0].retraining_s == {}

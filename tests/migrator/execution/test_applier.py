@@ -16,7 +16,7 @@ from executor.mig import OwnedLayout
 from executor.sim import Faults, SimGpu
 from migrator.execution import events
 from migrator.execution.applier import MAX_STARTS, STAYS_S, Applier, Backend, Live, Sight
-from migrator.execution.changes import Change, ChangeOutcome, Training
+from migrator.execution.changes import Change, ChangeOutcome, Loan, Training
 from migrator.execution.happenings import Happening, Ready
 from migrator.log.records import Intent, Outcome, Record, Wall
 from planner.problem import Owner, Task
@@ -58,6 +58,7 @@ class SilentWorkers:
         self._gpu, self._clock = gpu, clock
         self.running: dict[tuple[str, str], tuple[int, Owner]] = {}
         self.starts: list[tuple[float, str, int]] = []
+        self.told: list[tuple[str, str, int | None]] = []
 
     def start(
         self, instance_id: str, instance: GpuInstance, owner: Owner, n_at_once: int, training: Training, joint: object
@@ -66,6 +67,12 @@ class SilentWorkers:
         self._gpu.attach(instance.gi_id, str(owner))
         self.running[instance_id, owner.tenant] = (instance.gi_id, owner)
         self.starts.append((self._clock.now_s, str(owner), n_at_once))
+
+    def serve_by(self, instance_id: str, tenant: str, joint: OperatingPoint | None) -> None:
+        self.told.append((instance_id, tenant, None if joint is None else joint.batch))
+
+    def hold(self, instance_id: str, for_s: float) -> None:
+        raise AssertionError(f"{instance_id} is lent for {for_s} s")
 
     def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002
         return -math.inf
@@ -270,6 +277,7 @@ def test_a_pool_keeps_an_instance_of_others_who_share_a_member_with_it() -> None
     assert stage.gpu.instances() == (instance,)
     assert {name for _, name in stage.workers.running} == {"b", "c"}
     assert stage.workers.starts[-1] == (20.0, "c/inference", 1)
+    assert stage.workers.told == [("2g.20gb@0#1", "b", 4)]
     assert stage.served == {started.instance_id: ["b"]}
     # What was in service ends first, whoever left.
     assert [server.ready_s for server in stage.applier.lanes[0].servers] == [20.03]
@@ -334,6 +342,21 @@ def test_a_change_that_ends_a_retraining_is_blocked_until_that_is_done() -> None
     assert not stage.applier.is_blocked(change(5.0, {}))
     stage.apply(change(5.0, {}))
     assert stage.gpu.instances() == ()
+
+
+def test_a_change_that_takes_away_what_is_lent_is_blocked_until_it_is_given_back() -> None:
+    stage = Stage()
+    stage.hold({"1g.10gb@4": A, "2g.20gb@0": A})
+    placement, kept = GPU.placement("1g.10gb@4"), change(5.0, {"1g.10gb@4": A, "2g.20gb@0": A})
+    loan, lent = Loan(placement, TRAINING, 6.0, Training(is_lent=True)), ((placement, TRAINING),)
+    (started,) = stage.apply(replace(kept, promised_s=(), lent=lent, loans=(loan,))).lent
+    for held, blocked in (({"1g.10gb@4": A, "2g.20gb@0": A}, False), ({"2g.20gb@0": A}, True)):
+        wanted = replace(change(9.0, held), promised_s=(), lent=lent)  # even of one that says it goes on
+        assert stage.applier.is_blocked(wanted) == blocked
+    live = stage.applier.live(started.instance_id)
+    assert live is not None
+    stage.applier.give_back(live)
+    assert not stage.applier.is_blocked(replace(change(9.0, {"2g.20gb@0": A}), promised_s=()))
 
 
 def test_a_change_beside_a_retraining_is_not_blocked() -> None:

@@ -1,4 +1,4 @@
-"""Whole runs whose retrainings take longer than the planner was told, on the simulated GPU."""
+"""Whole runs whose retrainings take longer than the planner was told, on the simulated GPU, without pools."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReadLog]:
 
 def run(folder: Path, name: str) -> ReadLog:
     config = folder / f"{name}.yaml"
-    config.write_text(yaml.safe_dump(changed(SMALL, CASES[name])))
+    config.write_text(yaml.safe_dump(changed(SMALL, {"sharing.pools": "off", **CASES[name]})))
     run_command(config, out=folder / name)
     return read_log(folder / name)
 

@@ -80,6 +80,16 @@ def test_a_retraining_that_ends_in_the_next_window_meets_the_drift() -> None:
     assert own.open(2)[0] == pytest.approx(0.75 * 0.8 * 0.9)
 
 
+def test_a_model_that_answers_with_older_weights_is_as_old_as_they_are_until_it_is_retrained() -> None:
+    lessons = Lessons([("a", 1), ("a", 2)])
+    lessons.roll_back("a", 1)
+    assert (lessons.last("a"), lessons.but(more=[("a", 3)]).last("a"), lessons.but().last("a")) == (1, 3, 1)
+    lessons.add("a", 3)
+    assert lessons.last("a") == 3
+    lessons.roll_back("a", -1)
+    assert (lessons.last("a"), lessons.last("b")) == (-1, -1)
+
+
 @pytest.mark.parametrize("policy", ["migrator", "static", "window"])
 @pytest.mark.parametrize(
     ("max_skipped", "trained", "ages"),
@@ -96,6 +106,18 @@ def test_a_run_leaves_out_as_many_retrainings_as_it_may(
     found = run_of(assemble(validate_config(changed(SMALL, changes), "small"), "small"), policy_of(policy))
     assert [own.window for own in found.retrainings if own.tenant == "vision"] == trained
     assert [own.model_age["vision"] for own in found.log.of(recorded.WindowStarted)] == ages
+
+
+@pytest.mark.parametrize("policy", ["migrator", "static", "time-sharing", "ekya", "salus"])
+def test_a_model_that_is_good_enough_is_not_retrained(policy: str) -> None:
+    begins = [0.6, 0.8, 0.79, 0.81]
+    changes = {
+        "windows": 4,
+        "tenants.0.accuracy": [{"before": own, "after": 0.9} for own in begins],
+        "tenants.0.retraining.below": 0.8,
+    }
+    found = run_of(assemble(validate_config(changed(SMALL, changes), "small"), "small"), policy_of(policy))
+    assert [own.window for own in found.retrainings if own.tenant == "vision"] == [0, 2]
 
 
 ALL = (True, True, True)
@@ -123,6 +145,23 @@ def test_before_anything_was_seen_the_priors_count() -> None:
     assert outlook(0, AccuracyTimeline((0.0,), (0.6,))) == first
     own = setting({"retraining.drift_prior": 0.7})
     assert unseen(own.tenants[0], own.config, 0) == Outlook(drift=0.7, stays=0.25, in_time=1.0, ahead=ALL, still=STILL)
+
+
+@pytest.mark.parametrize(
+    ("until_s", "changes", "drift"),
+    [
+        (49.0, {}, 0.7),
+        (51.0, {}, 0.5 / 0.9),
+        (51.0, {"planner.planning_s": 12}, 0.7),
+        (51.0, {"tenants.0.retraining.windows": 0}, 0.7),
+    ],
+    ids=["before it ended", "once it ended", "after the plan was begun", "nothing to learn"],
+)
+def test_until_a_drift_was_seen_a_model_is_expected_to_fall_as_far_behind_as_it_was(
+    until_s: float, changes: dict[str, Any], drift: float
+) -> None:
+    seen = AccuracyTimeline((0.0, 50.0), (0.5, 0.9)) if until_s > 50.0 else AccuracyTimeline((0.0,), (0.5,))
+    assert outlook(1, seen, changes={"planner.planning_s": 6, **changes}).drift == pytest.approx(drift, abs=1e-6)
 
 
 SEEN = AccuracyTimeline((0.0, 30.0, 60.0, 120.0, 180.0), (0.5, 0.9, 0.45, 0.36, 0.36))

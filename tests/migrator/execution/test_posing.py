@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from executor.catalogue import gpu_model
 from executor.mig import Placement
 from migrator.config.reading import validate_config
 from migrator.execution.foresight import Foresight, observe
-from migrator.execution.posing import N_REMEMBERED, Starts, posed, shifted, state_of
+from migrator.execution.posing import N_REMEMBERED, Starts, pools_terms, posed, shifted, state_of
 from migrator.execution.windows import state_after
 from migrator.inputs.assembly import assemble
 from migrator.inputs.setting import Setting
@@ -33,6 +34,24 @@ def test_slices_that_others_hold_count_from_when_the_plan_is_there() -> None:
     problem = posed(setting, opening, PhysicalState(), forecast, unavailable=items)
     assert problem.n_steps == 26
     assert problem.unavailable == (Unavailable((4, 5), 0, 6), Unavailable((7,), 16))
+
+
+def test_a_turn_is_planned_to_cost_as_often_as_it_follows_another_members() -> None:
+    both, sharing = ("vision", "language"), {"pools": [["vision", "language"]], "turn_cost": 0.25}
+    setting = assemble(validate_config(changed(SMALL, {"sharing": sharing}), "small.yaml"), "small.yaml")[0]
+    points = setting.joint_points.of(both).by_member["3g.40gb"]
+    full = np.array([points[name].batch * points[name].processes for name in both])
+
+    def slower(*turns: float) -> list[float]:
+        """By what full turns are slower than if they followed each other, where members ask for so many a second."""
+        pool_of = pools_terms(setting, documented_warm_ups(setting.gpu, setting.known_tenants), full * turns)
+        pool = pool_of((0, 1))
+        assert pool is not None
+        return [points[name].rate_rps / rps - 1 for name, rps in pool.planned_rps["3g.40gb"].items()]
+
+    assert slower(1000, 1000) == pytest.approx([0.125, 0.125])
+    assert slower(3000, 1000) == pytest.approx([0.0625, 0.1875])
+    assert slower(0, 1000)[1] == pytest.approx(0.0)
 
 
 # --- what one window leaves to the next

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,19 +27,25 @@ from executor.mig import Layout, OwnedLayout, Placement
 from executor.opening import open_gpu
 from executor.reconcile import Outcome, Reconciler
 from executor.sim import SimGpu
-from migrator.config.sections import Config
+from migrator.config.reading import validate_config
+from migrator.config.sections import ENDLESS, Config
 from migrator.errors import StoppedError
 from migrator.execution.applier import Applier, Backend
 from migrator.execution.changes import Change
-from migrator.execution.real import RealGpu
+from migrator.execution.instances import lead_s
+from migrator.execution.real import RealGpu, rejoining
 from migrator.execution.simulated import SimWorkers
+from migrator.inputs.assembly import assemble
+from migrator.inputs.setting import Setting
 from migrator.log import records as recorded
 from migrator.log.account import accounts
 from migrator.log.changes import changes_in
 from migrator.log.report import report_of
 from migrator.log.runlog import ReadLog, read_log
 from planner.problem import Owner, Task
+from tests.migrator.conftest import SMALL
 from tests.migrator.execution.test_applier import tenant
+from tests.migrator.log import records
 from tests.standin.cards import A30, A100_80, H100_80, TWO_HALVES
 from tests.standin.fixtures import MakeStandIn
 from tests.standin.standin import READ, UNKNOWN, DriverClock, StandIn
@@ -75,6 +83,34 @@ def test_a_real_gpu_gets_the_plans_and_calls_of_the_simulated_one_by_either_back
         assert f"simulated requests on real MIG instances (GPU 0, by {backend})" in " ".join(out.split())
         assert standin.standing() == ()
         assert (real.header.simulated, real.header.backend, real.header.repeatable) == (True, backend, False)
+
+
+LENT = {"sharing.pools": "auto", "planner.layout": ["2g.20gb", "2g.20gb", "3g.40gb"], "windows": 3}
+
+
+@pytest.mark.parametrize("changes", [{}, {"planner.layout": "auto"}], ids=["listed", "auto"])
+def test_with_a_layout_the_driver_is_not_called_after_the_first_one(
+    call, write_config, standin, tmp_path: Path, changes: Mapping[str, Any]
+) -> None:
+    samples = {"tenants.0.retraining.samples": 300, "tenants.1.retraining": {"samples": 60}}
+    asked = ["run", write_config({**LENT, **samples, **changes})]
+    assert call(*asked, "--out", "sim")[0] == 0
+    assert call(*asked, "--gpu", "nvml", "--state", tmp_path / "state", "--out", "real")[0] == 0
+    sim, real = read_log(Path("sim")), read_log(Path("real"))
+    assert [one.call for one in real.of(recorded.Intent)] == ["create"] * len(real.of(recorded.Intent))
+    assert {entry.at_s < 0 for entry in real.entries_of(recorded.Intent)} == {True}
+    assert plans(real) == plans(sim)
+    loans = [loan.instance for change in real.of(recorded.Change) for loan in change.loans]
+    assert loans == [one.instance for one in real.of(recorded.Finished)] != []
+    assert standin.standing() == ()
+    assert call("verify", "real")[0] == 0
+
+
+def test_a_layout_that_others_leave_no_room_for_is_refused(call, write_config, standin, tmp_path: Path) -> None:
+    standin.put("1g.10gb", 6)
+    code, _, err = call("run", write_config(LENT), "--gpu", "nvml", "--state", tmp_path / "state", "--out", "run")
+    assert code == 3
+    assert "layout" in err
 
 
 def test_others_instances_stay_and_are_planned_around(call, write_config, standin, tmp_path: Path) -> None:
@@ -239,7 +275,8 @@ def test_what_another_signal_leaves_the_next_command_says(
     said = [f"{one.profile}@{one.start} {one.gi_id} ours {one.uuids[0]}" for one in left]
     assert [" ".join(line.split()) for line in listed.splitlines() if " ours " in line] == said
     _, _, told = call("run", config, *where, "--out", "next")
-    assert f"ours stand already: {', '.join(f'{one.profile}@{one.start}' for one in left)}" in " ".join(told.split())
+    placed = ", ".join(f"{one.profile}@{one.start}" for one in left)
+    assert f"ours are there already: {placed}" in " ".join(told.split())
     assert standin.standing() == ()
 
 
@@ -290,6 +327,53 @@ def test_what_was_in_use_when_a_run_was_cut_off_counts_no_longer(call, write_con
     assert account.total.arrivals == sum(sum(own.tenants["vision"].arrivals) for own in cut.settled.values())
 
 
+BEGAN = "2026-11-29T12:00:00+00:00"
+
+
+def served_before(*more: Mapping[str, Any]) -> tuple[ReadLog, Setting, float]:
+    """A service of windows of 10 s that was cut off in window 1, and what the wall clock showed at its second 0."""
+    setting, _ = assemble(validate_config({**SMALL, "window_s": 10, "forecast": {"history_s": 10}}, "small"), "small")
+    setting = replace(setting, config=setting.config.model_copy(update={"windows": ENDLESS}))
+    header = records.header(10.0, "vision", "language", service=True, backend="nvml", index=0)
+    begun = {**header, "at_s": -3.5, "wall": {"started_at": BEGAN}}
+    return records.log_of(begun, *more), setting, datetime.fromisoformat(BEGAN).timestamp() + 3.5
+
+
+STOOD = [
+    {
+        **records.change(0, -3.0, [records.started("x", -3.0, "3g.40gb@0", "vision")]),
+        "layout": [["3g.40gb@0", "vision", "inference"], ["1g.10gb@4", "language", "retraining"]],
+        "at_s": -2.0,
+    },
+    {
+        **records.window_finished(
+            0,
+            vision=records.counts([1] * 10, [0] * 10, [1] * 10),
+            language=records.counts([1] * 10, [0] * 10, [1] * 10),
+        ),
+        "at_s": 11.0,
+    },
+]
+
+
+@pytest.mark.parametrize(("away_s", "from_s"), [(100.0, 111.0), (-500.0, 11.0)], ids=["later", "a clock set back"])
+def test_a_service_goes_on_at_once_with_what_served_and_plans_the_next_window(away_s: float, from_s: float) -> None:
+    stands, setting, zero_s = served_before(*STOOD)
+    joins = rejoining(stands, setting, zero_s + 11.0 + away_s)
+    assert joins.held is not None
+    assert [(str(at), who.members) for at, who in joins.held.entries] == [("3g.40gb@0", ("vision",))]
+    assert joins.from_s == pytest.approx(from_s)
+    ready_s = from_s + lead_s(setting) + setting.config.ahead_steps
+    assert 10 * (joins.window - 1) < ready_s <= 10 * joins.window
+    assert joins.void == tuple(range(1, joins.window))
+
+
+def test_a_service_that_held_nothing_yet_begins_with_a_window() -> None:
+    stands, setting, zero_s = served_before()
+    joins = rejoining(stands, setting, zero_s + 1.0)
+    assert (joins.held, joins.void) == (None, tuple(range(joins.window)))
+
+
 @pytest.mark.parametrize(
     ("card", "hint"),
     [
@@ -311,7 +395,7 @@ def test_a_rival_is_simulated(call, write_config, tmp_path: Path) -> None:
     where = ("--gpu", "nvml", "--state", tmp_path / "state")
     code, out, _ = call("run", write_config(), *where, "--against", "static")
     assert code == 0
-    assert "against static" in out
+    assert "· best fixed layout " in out
 
 
 @pytest.mark.usefixtures("standin")

@@ -48,7 +48,7 @@ class Moments(View):
     def __init__(self) -> None:
         self.reached_s: list[float] = []
 
-    def reached(self, now_s: float, totals: object, layout: object) -> None:  # noqa: ARG002
+    def reached(self, now_s: float, *_: object) -> None:
         self.reached_s.append(now_s)
 
 

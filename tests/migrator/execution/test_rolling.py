@@ -261,10 +261,10 @@ def test_no_retraining_is_lost_or_made_twice_by_planning_anew() -> None:
 def test_a_plan_for_a_retraining_that_has_ended_since_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     n_asked = 0
 
-    def late(*given: Any, must: bool) -> Replan:
+    def late(*given: Any, **how: Any) -> Replan:
         """Once vision's retraining is over, a better plan that takes it to be under way."""
         nonlocal n_asked
-        found = plan_rest(*given, must=must)
+        found = plan_rest(*given, **how)
         problem, state = found.planned.problem, found.planned.problem.physical_initial
         assert state is not None
         if problem.tenants[0].options:

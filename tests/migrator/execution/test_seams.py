@@ -101,6 +101,12 @@ class DrawingWorkers:
         self._gpu.attach(instance.gi_id, str(owner))
         self._clients[instance_id] = (instance.gi_id, owner, False)
 
+    def serve_by(self, instance_id: str, tenant: str, joint: OperatingPoint | None) -> None:
+        pass
+
+    def hold(self, instance_id: str, for_s: float) -> None:
+        raise AssertionError(f"{instance_id} is lent for {for_s} s")
+
     def drain(self, instance_id: str, tenant: str) -> float:  # noqa: ARG002
         return -math.inf
 
@@ -248,6 +254,10 @@ class FaultyWorkers(SimWorkers):
             if isinstance(happening, Failed):
                 self.stop(happening.instance_id, happening.tenant or "")
         return found
+
+    def stop(self, instance_id: str, tenant: str) -> Failed | None:
+        """Who has died is out of its instance by now."""
+        return super().stop(instance_id, tenant) if (instance_id, tenant) in self._clients else None
 
 
 def faulty(

@@ -131,7 +131,7 @@ def test_a_report_tells_what_was_refused_and_what_came_of_promises(run, call: Ca
     printed = run({"driver": {"error_share": 0.6, "half_share": 0}})
     assert "trouble with the GPU:" in printed
     assert "driver calls refused" in printed
-    assert "by their first plans" in printed
+    assert "by their first plans" in call("report", "run", "--full")[1]
     _, found, _ = call("report", "run", "--json")
     trouble = json.loads(found)["trouble"]
     assert 0 < trouble["refused"] < trouble["calls"]

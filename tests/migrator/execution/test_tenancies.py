@@ -10,18 +10,27 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from migrator.config.reading import config_yaml, validate_config
-from migrator.errors import LogError, MigratorError
+from migrator.errors import MigratorError
 from migrator.execution.loop import Loop
 from migrator.execution.parts import Parts
+from migrator.execution.reposing import RunCheck
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.tenancies import Tenancy
 from migrator.inputs.assembly import assemble
 from migrator.inputs.setting import Setting
 from migrator.inputs.traffic import RecordedTraffic
 from migrator.log import records
-from migrator.log.runlog import ReadLog, RunLog, bytes_of_log, log_in, read_log
+from migrator.log.account import accounts
+from migrator.log.eras import eras_of
+from migrator.log.integrity import SoFar
+from migrator.log.report import report_of
+from migrator.log.runlog import ReadLog, RunLog, read_log, whole_log
+from migrator.log.segments import older_segments
+from migrator.log.timeline import courses
 from planner.by_hand import inference, plan_of
 from planner.plan import MigPlan
 from planner.policies.ours import Migrator
@@ -82,7 +91,7 @@ def ran(
 def carried_out(folder: Path, setting: Setting, parts: Parts) -> ReadLog:
     with RunLog(folder, config_yaml(setting.config)) as log:
         Loop(setting, parts).carry_out(log)
-    return log_in(bytes_of_log(folder), folder)
+    return whole_log(folder)
 
 
 def counts(log: ReadLog, tenant: str) -> dict[str, list[int]]:
@@ -142,6 +151,7 @@ def test_counts_are_those_of_a_run_with_all_in_which_the_absent_ask_nothing(
         {75.0: ALL, 131.0: ("vision", "third")},
         {12.5: ("vision", "third"), 64.0: ALL, 171.0: ("language",)},
         {33.0: ("third",)},
+        {0.0: ALL, 60.0: ("vision", "third")},
     ],
     ids=str,
 )
@@ -161,10 +171,77 @@ def test_each_request_is_in_one_account_whoever_comes_and_goes(
     assert log.entries[-1].record.kind == "run_finished"
 
 
-def test_no_report_reads_a_log_in_which_tenants_came_or_went(tmp_path: Path) -> None:
-    ran(tmp_path / "run", Fixed(), BOTH, {60.0: ALL})
-    with pytest.raises(LogError, match="tenants came or went in window 1; reports and checks need one set"):
-        read_log(tmp_path / "run")
+COMES_AND_GOES = {75.0: ALL, 131.0: ("vision", "third")}
+
+
+def test_a_report_has_everybody_who_ever_was_there_and_no_outage_while_they_were_not(tmp_path: Path) -> None:
+    whole = ran(tmp_path / "run", Fixed(), BOTH, COMES_AND_GOES)
+    report = report_of(read_log(tmp_path / "run"))
+    assert [*report.tenants] == [*ALL]
+    for name, figures in report.tenants.items():
+        assert figures.requests.arrivals == sum(counts(whole, name)["arrivals"])
+    assert report.tenants["third"].outage_s < 15.0  # from its coming until its worker is up
+    assert report.tenants["vision"].outage_s == 0.0
+    assert report.tenants["language"].outage_s < 10.0  # between its last batch and its going
+    assert [[*one.tenants] for one in report.windows] == [[*BOTH], [*ALL], [*ALL]]
+    assert report.total is not None
+    assert report.total.requests.arrivals == sum(sum(counts(whole, name)["arrivals"]) for name in ALL)
+    assert courses(read_log(tmp_path / "run"))
+    assert set(accounts(read_log(tmp_path / "run"))) == {*ALL}
+
+
+@pytest.mark.parametrize("pools", ["off", "auto"])
+def test_plans_are_checked_by_set_of_tenants(tmp_path: Path, pools: str) -> None:
+    changes = {"tenants.0.retraining.windows": None, "sharing": {"pools": pools}, "windows": 4}
+    coming = {60.0: ALL, 131.0: ("vision", "third")}
+    ran(tmp_path / "run", Migrator(), BOTH, coming, changes)
+    log = whole_log(tmp_path / "run")
+    eras = [*eras_of(log)]
+    assert [[one.name for one in era.header.tenants] for era in eras] == [[*BOTH], [*ALL], ["vision", "third"]]
+    checked = [
+        one
+        for era in eras
+        for one in RunCheck(era, *of(*(own.name for own in era.header.tenants), changes=changes)).plans()
+    ]
+    assert [one.window for one in checked if one.anew_from_step is None] == [0, 1, 2, 3]
+    for one in checked:
+        assert one.verification is not None, one.reason
+        assert one.verification.is_valid or one.tells_floors
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[*HealthCheck])
+@given(st.data())
+def test_whatever_comes_and_goes_each_request_is_in_one_account_and_a_segment_may_begin_at_any_window(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    sets = [ALL, BOTH, ("vision", "third"), ("language", "third"), ("third",)]
+    at_s = sorted(data.draw(st.sets(st.integers(0, 38), min_size=1, max_size=4)))
+    changes = {"log": {"roll_windows": data.draw(st.sampled_from([1, 2, 9]))}}
+    coming, there, left_s = dict[float, Sequence[str]](), set(BOTH), dict[str, float]()
+    for place in at_s:
+        names, moment_s = data.draw(st.sampled_from(sets)), 4.5 * place + 3
+        if any(name not in there and moment_s < left_s.get(name, -180.0) + 121 for name in names):
+            continue  # their last window is not settled
+        left_s |= dict.fromkeys(there - {*names}, moment_s)
+        coming[moment_s], there = names, {*names}
+    folder = tmp_path_factory.mktemp("run") / "run"
+    ran(folder, Fixed(), BOTH, coming, changes)
+    whole = whole_log(folder)
+    edges_s, spans = [0.0, *coming, 180.0], [BOTH, *coming.values()]
+    for own in of(*ALL)[1].requests(0, 180):
+        found = counts(whole, own.tenant)
+        pairs = zip(spans, edges_s, edges_s[1:], strict=False)
+        n_came = sum(own.n_before(to_s) - own.n_before(from_s) for there, from_s, to_s in pairs if own.tenant in there)
+        assert sum(found["arrivals"]) == n_came
+        assert sum(found["in_time"]) + sum(found["late"]) + sum(found["dropped"]) == n_came
+    for started in whole.of(records.WindowStarted):
+        part = whole.since(started.window)
+        so_far = SoFar(part.header, part.begins)
+        for entry in part.entries[1:]:
+            so_far.take(entry.n, entry.record)
+    for path in older_segments(folder).values():
+        path.unlink()
+    assert report_of(read_log(folder)).total is not None  # what is left can be read alone
 
 
 def test_a_change_of_the_set_draws_no_requests_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -397,7 +397,8 @@ LATER: dict[str, Any] = {"planner.planning_s": 6, "tenants.0.arrivals": {"rate_r
 
 
 def test_a_course_is_made_from_what_is_known_and_expected_when_ours_are(assembled: Assemble) -> None:
-    run, (_, told) = told_of(assembled(LATER))
+    falls = {"tenants.0.accuracy": [{"before": 0.6, "after": 0.9}, {"before": 0.5, "after": 0.9}]}
+    run, (_, told) = told_of(assembled(LATER | falls))
     first, second = run.log.of(recorded.WindowStarted)
     assert (first.asked_s, second.asked_s) == (None, 54)
     assert [one.accuracy_before for one in told] == [

@@ -77,10 +77,10 @@ def small(**changes: object) -> Assembled:
     return assemble(validate_config(changed(SMALL, {"forecast.method": "known", **changes}), "small"), "small")
 
 
-def test_there_are_eleven_configs_in_one_of_which_tenants_share() -> None:
+def test_there_are_eleven_configs_in_two_of_which_tenants_may_share() -> None:
     assert len(CONFIGS) == 11
     sharing = {name for name, path in CONFIGS.items() if read_config(path).sharing.pools != "off"}
-    assert sharing == {"shared"}
+    assert sharing == {"shared", "quickstart"}
     for window in windows_of("shared"):
         assert window.pools == (("vision", "scenes"), ("language",))
         assert all(0.1 < use < 1.2 for use in window.use)

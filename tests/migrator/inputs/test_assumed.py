@@ -34,6 +34,7 @@ GIVEN = {
     "planner.switch_s": 2.5,
     "planner.planning_s": 3,
     "tenants.1.model": "resnet50",
+    "sharing.pools": "off",
 }
 
 
@@ -128,9 +129,11 @@ def test_a_run_s_log_and_report_list_what_was_assumed(call, write_config, tmp_pa
     folder = tmp_path / "run"
     assert call("run", write_config({"windows": 1}), "--out", folder)[0] == 0
     assert read_log(folder).header.assumed == tuple(found({"windows": 1}))
-    code, out, _ = call("report", folder)
-    assert code == 0
-    assert "assumed: retraining time: vision" in out
+    n_assumed = len(call("report", folder, "--assumed")[1].splitlines())
+    told = " ".join(call("report", folder)[1].split())
+    assert f"--assumed ({n_assumed} figures)" in told
+    assert "\nretraining time: vision" in call("report", folder, "--assumed")[1]
+    assert "assumed: retraining time: vision" in call("report", folder, "--full")[1]
     assert json.loads(call("report", folder, "--json")[1])["run"]["assumed"] == assumed_to_json(
         read_log(folder).header.assumed
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from migrator.config.reading import config_yaml, read_config, validate_config
 from migrator.errors import ConfigError, ExitCode, InfeasibleError, exit_code_of
 from migrator.inputs.assembly import assemble
 from migrator.inputs.assumed import assumed_in
-from migrator.inputs.pools import as_shared, lacks_pools, require_shareable
+from migrator.inputs.pools import as_shared, lacks_pools, require_shareable, sharing_in_words, without_turns
 from planner.policies.registry import POLICIES, VARIANTS, policy_of
 from tests.migrator.conftest import SMALL
 from tests.seeds import daily
@@ -59,11 +60,16 @@ def test_memory_that_is_not_known_is_assumed_where_instances_may_be_shared(write
         return found
 
     auto = {"sharing": {"pools": "auto"}}
-    assert told("migrator", **auto) == {
-        "memory of a process beside weights": [("language", 400.0)],  # of ResNet-50 it was measured
-        "memory of some batches": [("language", 0.0)],
-    }
-    assert told("migrator", **auto, **{"tenants.1.alone": True}) == told("static", **auto) == told("migrator") == {}
+    assert (
+        told("migrator", **auto)
+        == told("migrator", sharing=None)
+        == {
+            "memory of a process beside weights": [("language", 400.0)],  # of ResNet-50 it was measured
+            "memory of some batches": [("language", 0.0)],
+        }
+    )
+    assert told("migrator", **auto, **{"tenants.1.alone": True}) == told("static", **auto) == {}
+    assert told("migrator", sharing={"pools": "off"}) == {}
 
 
 def with_turn_costs(path: Path, **costs: float) -> str:
@@ -106,7 +112,7 @@ def test_a_turn_costs_what_the_config_says_else_the_dearest_measured_else_what_i
         assert told == [(None, 0.05, f"not in the service profiles{whose}") for whose in assumed]
 
 
-def test_plans_have_the_measured_cost_in_every_turn(write_config, tmp_path: Path) -> None:
+def test_points_have_the_measured_cost_in_every_turn(write_config, tmp_path: Path) -> None:
     def longer(cost: float, **given: float) -> list[float]:
         table = with_turn_costs(tmp_path / "own.csv", resnet50=cost, bert_large=cost)
         config = read_config(write_config({"profiles": table, "sharing": {"pools": TOGETHER, **given}}))
@@ -123,6 +129,33 @@ def test_listed_pools_are_refused_by_a_policy_without(write_config, pools: list[
     require_shareable(config, "here", policy_of("oracle"))
     with pytest.raises(ConfigError, match=r"^here: sharing\.pools lists pools, and policy static has none; off or"):
         require_shareable(config, "here", policy_of("static"))
+
+
+def test_a_layout_is_refused_by_a_policy_without_pools(write_config) -> None:
+    config = read_config(write_config({"sharing.pools": "auto", "planner.layout": ["3g.40gb", "4g.40gb"]}))
+    require_shareable(config, "here", policy_of("oracle"))
+    for name in ("static", "whole", "ekya"):
+        with pytest.raises(
+            ConfigError, match=rf"^here: planner\.layout is held by one pool.* and policy {name} has no"
+        ):
+            require_shareable(config, "here", policy_of(name))
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        (["7g.80gb"], "tenant vision: its retraining fits no loan: of 7g.80gb@0, none .* what it needs"),
+        (
+            ["1g.10gb", "1g.10gb"],
+            "tenant language: the layout 1g.10gb@., .* has nothing as large as min_profile 3g.40gb",
+        ),
+    ],
+)
+def test_a_layout_without_plan_ends_with_3_and_the_rule(write_config, call, layout: list[str], reason: str) -> None:
+    changes = {"sharing.pools": "auto", "planner.layout": layout, "tenants.1.min_profile": "3g.40gb"}
+    for verb in ("plan", "run"):
+        code, _, err = call(verb, write_config(changes))
+        assert (code, bool(re.search(reason, err))) == (3, True)
 
 
 def test_room_is_for_as_many_owners_as_compute_slices(write_config) -> None:
@@ -165,16 +198,21 @@ def test_a_grid_tells_where_there_is_no_room(write_config, call) -> None:
 
 
 def test_paper_has_no_pools(write_config, call) -> None:
-    path = write_config({"sharing.pools": "auto"})
+    assert call("whatif", write_config({"sharing": None}), "--vary", "model=paper")[0] == 0
+    path = write_config({"sharing.pools": [["vision", "language"]]})
     code, _, err = call("whatif", path, "--vary", "model=paper")
-    assert (code, "sharing.pools: the paper model has none; off is needed" in err, err.count("\n")) == (2, True, 1)
+    assert (code, "sharing.pools lists pools, and the paper model has none" in err, err.count("\n")) == (
+        2,
+        True,
+        1,
+    )
 
 
 @pytest.mark.parametrize("policy", daily(["whole", "time-sharing"], ["time-sharing"]))
 def test_turns_on_the_whole_gpu_take_more_tenants_than_compute_slices(write_config, call, policy: str) -> None:
     path = write_config(many(9, "auto", windows=1))
-    code, out, _ = call("run", path, "--policy", policy, "--out", "runs/many")
-    assert (code, f"assumed: pools: 0; policy {policy} has none" in out) == (0, True)
+    assert call("run", path, "--policy", policy, "--out", "runs/many")[0] == 0
+    assert f"pools: 0; policy {policy} has none" in call("report", "runs/many", "--assumed")[1]
     assert yaml.safe_load(Path("runs/many/config.yaml").read_text())["sharing"]["pools"] == "auto"
 
 
@@ -201,3 +239,28 @@ def test_a_policy_and_its_rival_take_the_same_config(write_config, call) -> None
     for asked in (("run", path, "--against", "static", "--out", "runs/two"), ("compare", path, "--policies", "static")):
         code, _, err = call(*asked, *listed)
         assert (code, "policy static has none; off or auto is needed" in err) == (2, True)
+
+
+def test_a_run_says_what_may_be_shared_and_that_nobody_shares_where_all_are_alone(write_config) -> None:
+    policy = policy_of("migrator")
+
+    def said(names: int, alone: int = 0, **changes: Any) -> str | None:
+        config = read_config(write_config({**many(names, "auto"), **changes}))
+        tenants = [one.model_copy(update={"alone": place < alone}) for place, one in enumerate(config.tenants)]
+        return sharing_in_words(config.model_copy(update={"tenants": tenants}), policy)
+
+    assert said(1) is None
+    assert (said(2) or "").startswith("t0 and t1 may share instances by turns")
+    assert (said(4, 1) or "").startswith("t1, t2 and t3 may share")
+    assert (said(6) or "").startswith("6 tenants may share")
+    assert (said(2, 1) or "").startswith("sharing.pools: as off, since at most one tenant is not")
+    assert said(2, **{"sharing.pools": "off"}) is None
+    assert sharing_in_words(read_config(write_config(many(2, "auto"))), policy_of("static")) is None
+
+
+def test_where_an_instance_takes_one_process_pools_that_the_plan_chooses_are_off_in_live_runs(write_config) -> None:
+    learns = {f"tenants.{place}.learning": {"benchmark": "digits"} for place in (0, 1)}
+    live = read_config(write_config({**learns, "gpu.backend": "nvml", "sharing": None}))
+    assert without_turns(live, None).sharing.pools == "off"
+    assert without_turns(live, "MPS") is live
+    assert without_turns(simulated := read_config(write_config()), None) is simulated

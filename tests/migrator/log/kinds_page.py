@@ -10,45 +10,42 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 from migrator.log import records
 from migrator.log.records import AnyRecord, InWindow, Part, Record, Wall
 
 PAGE = Path(__file__).parents[3] / "docs" / "log.md"
+ALIKE = 5
+"""So many fields, all of which another kind has too, are told once."""
 BEGIN, END = "<!-- made from migrator/log/records.py -->\n", "<!-- end of what is made from it -->\n"
 
 
 def rendered() -> str:
-    """The table of kinds, with the fields of each, and those of what their fields hold."""
-    kinds = get_args(AnyRecord)
-    parts: dict[type[Part], list[str]] = {Wall: ["`wall`"]}
-    for kind in kinds:
-        _find_parts(kind, f"`{_name(kind)}`", parts)
-    lines = ["| kind | when |", "|---|---|"]
-    lines += [f"| [`{_name(kind)}`](#{_anchor(_name(kind))}) | {_when(kind)} |" for kind in kinds]
+    """A section for each kind of record: when it is written, and its fields, with those of what they hold."""
+    kinds, lines = get_args(AnyRecord), list[str]()
+    places: dict[type[Part], str] = {}
     of_none = ", ".join(f"`{_name(kind)}`" for kind in kinds if not issubclass(kind, InWindow))
-    lines += ["", f"All have `window`, the number of the window that they concern, but for {of_none}."]
+    lines.append(f"All have `window`, the number of the window that they concern, but for {of_none}.")
+    shown = {kind: _own_fields(kind) for kind in kinds}
     for kind in kinds:
-        lines += ["", f"### `{_name(kind)}`", "", *_fields(kind, parts)]
-    lines += ["", "## What fields hold", "", "Fields of the records above that have fields of their own."]
-    for part, (place, *more) in parts.items():
-        also = f" Likewise {', '.join(more)}." if more else ""
-        lines += ["", f"### {place}", "", f"{_sentence(_when(part))}{also}", "", *_fields(part, parts)]
-    return "\n".join(lines) + "\n"
+        lines += ["", f"### `{_name(kind)}`", "", _sentence(_when(kind))]
+        fields, link = shown[kind], f"[`{_name(kind)}`](#{_name(kind)})"
+        alike = [other for other in places if len(fields) >= ALIKE and {*fields} <= {*shown.get(other, ())}]
+        if alike:
+            less = ", ".join(f"`{name}`" for name in shown[alike[0]] if name not in fields)
+            lines[-1] += f" Its fields are those of {places[alike[0]]} but {less}."
+        elif fields:
+            lines += ["", "| field | meaning |", "|---|---|", *_rows(kind, fields, "", link, places)]
+        places[kind] = link
+    lines += ["", "### `wall`", "", _sentence(_when(Wall)), "", "| field | meaning |", "|---|---|"]
+    return "\n".join([*lines, *_rows(Wall, _own_fields(Wall), "", "", places)]) + "\n"
 
 
-def _find_parts(of: type[Part], name: str, found: dict[type[Part], list[str]]) -> None:
-    hints = get_type_hints(of, include_extras=False)
-    for field in of.__struct_fields__:
-        for part in _parts_in(hints[field]):
-            place = f"`{field}` of {name}"
-            is_new = part not in found
-            places = found.setdefault(part, [])
-            if place not in places:
-                places.append(place)
-            if is_new:
-                _find_parts(part, f"`{field}`", found)
+def _own_fields(of: type[Part]) -> list[str]:
+    """All but the window, which nearly all have."""
+    return [name for name in of.__struct_fields__ if name != "window"]
 
 
 def _parts_in(hint: Any) -> Iterator[type[Part]]:
@@ -62,53 +59,57 @@ def _name(kind: type[Record]) -> str:
     return str(kind.__struct_config__.tag)
 
 
-def _anchor(heading: str) -> str:
-    return heading.replace("`", "").replace(" ", "-")
-
-
 def _when(of: type[Part]) -> str:
-    return _text(inspect.getdoc(of) or "")
+    return as_phrase(inspect.getdoc(of) or "")
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _fields(of: type[Part], parts: dict[type[Part], list[str]]) -> Iterator[str]:
-    """Their table: a row for each that is told of or has fields of its own, one for others that stand together."""
-    told, hints, named = _docs_of(of), get_type_hints(of, include_extras=False), list[str]()
-    yield from ("| field | meaning |", "|---|---|")
-    for field in of.__struct_fields__:
-        if field == "window":  # of nearly all kinds, and told once
+def _rows(of: type[Part], names: list[str], under: str, place: str, places: dict[type[Part], str]) -> Iterator[str]:
+    """First those without a meaning or fields of their own, in one row; then a row for each other."""
+    told, hints = docs_of(of, records), get_type_hints(of, include_extras=False)
+    bare = [name for name in names if name not in told and not [*_parts_in(hints[name])]]
+    if bare:
+        yield f"| {', '.join(f'`{under}{name}`' for name in bare)} | |"
+    for name in names:
+        part = next(_parts_in(hints[name]), None)
+        if name in bare:
             continue
-        part = next(_parts_in(hints[field]), None)
-        name = f"`{field}`" if part is None else f"[`{field}`](#{_anchor(parts[part][0])})"
-        if part is None and field not in told:
-            named.append(name)
-            continue
-        if named:
-            yield f"| {', '.join(named)} | |"
-            named = []
-        yield f"| {name} | {told[field] if part is None or field in told else _when(part)} |"
-    if named:
-        yield f"| {', '.join(named)} | |"
+        meaning = told.get(name) or _when(part or of)
+        if part is None:
+            yield f"| `{under}{name}` | {meaning} |"
+        elif part in places:
+            also = "" if "as of " in meaning or "as in " in meaning else f"as {places[part]}"
+            yield f"| `{under}{name}` | {'; '.join(filter(None, (told.get(name), also)))} |"
+        else:
+            places[part] = f"`{under}{name}`" + (f" of {place}" if place else "")
+            of_part = docs_of(part, records)
+            inside = get_type_hints(part, include_extras=False)
+            plain = [each for each in part.__struct_fields__ if each not in of_part and not [*_parts_in(inside[each])]]
+            also = f"; has {', '.join(f'`{each}`' for each in plain)}" if plain else ""
+            yield f"| `{under}{name}` | {meaning}{also} |"
+            more = [each for each in part.__struct_fields__ if each not in plain]
+            yield from _rows(part, more, f"{under}{name}.", place, places)
 
 
-def _docs_of(of: type[Part]) -> dict[str, str]:
+def docs_of(of: type, module: ModuleType) -> dict[str, str]:
+    """What a class and those that it is made from, of this module, say of their fields."""
     found: dict[str, str] = {}
     for own in reversed(of.__mro__):
-        if own.__module__ != records.__name__:
+        if own.__module__ != module.__name__:
             continue
         (tree,) = ast.parse(inspect.getsource(own)).body
         assert isinstance(tree, ast.ClassDef)
         for line, after in zip(tree.body, [*tree.body[1:], None], strict=True):
             match line, after:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
-                    found[name] = _text(inspect.cleandoc(doc))
+                    found[name] = as_phrase(inspect.cleandoc(doc))
     return found
 
 
-def _text(doc: str) -> str:
+def as_phrase(doc: str) -> str:
     """A docstring as a phrase of Markdown."""
     text = re.sub(r"\s+", " ", doc.replace("``", "`")).rstrip(".,")
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text

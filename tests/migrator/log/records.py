@@ -152,6 +152,11 @@ def finished(window: int, instance: str | None, finish_s: float, tenant: str = "
     return {"kind": "finished", "window": window, "instance": instance, "tenant": tenant, **what}
 
 
+def rolled_back(served_s: float, tenant: str = "a", learned: int = 0) -> Json:
+    what = {"version": f"window-{learned}", "before": "window-2", "weights": "w", "accuracy": 0.5, "learned": learned}
+    return {"kind": "rolled_back", "served_s": served_s, "tenant": tenant, **what}
+
+
 def intent(window: int, call: str, placement: str) -> Json:
     return {"kind": "intent", "window": window, "call": call, "placement": placement, "gi_id": None}
 

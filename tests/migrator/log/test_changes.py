@@ -179,7 +179,7 @@ def test_a_problem_gets_what_a_run_measured_of_its_tenants(tmp_path: Path) -> No
 
 def test_a_run_that_measured_nothing_of_the_tenants_is_told(tmp_path: Path) -> None:
     run = write_run(tmp_path, *giving(0, 10.0, ("other", 19.0)))
-    with pytest.raises(LogError, match=r"no change gave a new instance to a, b; the run's changes gave some to other"):
+    with pytest.raises(LogError, match=r"no change made a new instance for a, b; the run's changes gave some to other"):
         with_overhead_of_run(problem_of("a", "b"), run)
 
 

@@ -174,7 +174,7 @@ def test_blind_seconds_are_in_neither_run_s_figures_and_told() -> None:
     found = diff_of(records.log_of(*lines), records.log_of(*whole))
     assert found.same_requests
     assert found.points == 0.0
-    assert found.left_out == ("1 seconds in which it is not known what stood on one of the GPUs",)
+    assert found.left_out == ("1 seconds in which the state of one of the GPUs is unknown",)
 
 
 def test_hindsight_is_of_the_same_requests_and_of_instances(run_as) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from migrator.execution.loop import Loop
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs.assembly import assemble
 from migrator.log.follow import FollowedLog, RunState
+from migrator.log.progress import OpenCounts, Progress
 from migrator.log.records import Interrupted, RunFinished
 from migrator.log.report import report_of
 from migrator.log.resumed import ResumedLog
-from migrator.log.runlog import EVENTS_FILE, RunLog, log_in, read_log
+from migrator.log.runlog import EVENTS_FILE, PROGRESS_FILE, RunLog, identity_of, log_in, read_log
 from planner.policies.registry import policy_of
 from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.resuming import SHORT
@@ -139,6 +141,12 @@ def test_a_byte_of_the_past_that_changes_is_found(tiny: bytes, run: Path) -> Non
     assert "was altered after it was read" in followed.damage
 
 
+def test_a_service_that_was_stopped_says_so(tmp_path: Path) -> None:
+    header, *begun = records.tiny()[:17]
+    records.write(tmp_path / "run", {**header, "service": True}, *begun, {"kind": "service_stopped", "at_s": 3.0})
+    assert FollowedLog(tmp_path / "run").read().state is RunState.STOPPED
+
+
 def test_an_interrupted_run_that_is_resumed_goes_on_without_its_end(tmp_path: Path) -> None:
     begun = records.tiny()[:17]
     raw = records.write(tmp_path / "run", *begun, {"kind": "interrupted"})
@@ -166,3 +174,57 @@ def test_a_log_that_a_process_writes_is_that_of_a_run_that_goes_on(tmp_path: Pat
     with ResumedLog(folder):
         assert followed.read().state is RunState.RUNNING
     assert followed.read().state is RunState.LEFT
+
+
+def progress_of(folder: Path, **changes: Any) -> Progress:
+    raw = (folder / EVENTS_FILE).read_bytes()
+    lines = raw.splitlines(keepends=True)
+    counts = OpenCounts(in_time=3, late=2, dropped=1, waiting=4, right=2)
+    known = {"log": identity_of(lines[0]), "record": len(lines) - 1, "wall_s": time.time(), "served_s": 1.0}
+    return Progress(**{**known, "tenants": {"a": counts}, **changes})
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("as it is", {}),
+        ("of another run", {"log": "00000000"}),
+        ("of more than the log has", {"record": 100}),
+        ("before the last window was settled", {"record": 18}),
+        ("older than the log", {"wall_s": 0.0}),
+        ("half", {}),
+        ("missing", {}),
+        ("a list", {}),
+    ],
+)
+def test_what_no_windows_end_has_told_is_given_only_where_it_is_of_the_log_as_it_is(
+    tmp_path: Path, what: str, changes: dict[str, Any]
+) -> None:
+    folder = tmp_path / "run"
+    records.write(folder, *records.tiny()[:-1])
+    assert read_log(folder).entries[-1].record.kind == "window_finished"
+    with ResumedLog(folder):
+        progress = progress_of(folder, **changes)
+        raw = {"half": progress.as_json[:-9], "a list": b"[" * 10**5}.get(what, progress.as_json)
+        if what != "missing":
+            (folder / PROGRESS_FILE).write_bytes(raw)
+        assert FollowedLog(folder).read().progress == (progress if what == "as it is" else None)
+    assert FollowedLog(folder).read().progress is None  # nobody writes it any more
+
+
+def test_a_run_in_real_time_that_has_stopped_to_say_it_is_not_believed(tmp_path: Path) -> None:
+    for backend in (None, "nvml"):
+        folder = tmp_path / str(backend)
+        records.write(folder, {**records.header(3.0), "backend": backend} if backend else records.header(3.0))
+        os.utime(folder / EVENTS_FILE, (100.0, 100.0))
+        with ResumedLog(folder):
+            (folder / PROGRESS_FILE).write_bytes(progress_of(folder, wall_s=100.0).as_json)
+            assert (FollowedLog(folder).read().progress is None) is (backend is not None)
+
+
+def test_a_run_that_is_taken_up_forgets_what_was_counted_when_it_was_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    records.write(folder, *records.tiny()[:5])
+    (folder / PROGRESS_FILE).write_bytes(progress_of(folder).as_json)
+    with ResumedLog(folder):
+        assert FollowedLog(folder).read().progress is None

@@ -13,7 +13,7 @@ import pytest
 
 from migrator.errors import LogError
 from migrator.log.report import report_of
-from migrator.log.runlog import ReadLog, log_in
+from migrator.log.runlog import ReadLog, log_in, read_log
 from tests.migrator.log import records
 from tests.migrator.log.records import change, counts, started, stopped, window_finished
 
@@ -86,7 +86,7 @@ def test_a_doubled_line_is_named(raw: bytes) -> None:
     lines = raw.splitlines(keepends=True)
     for doubled in range(len(lines)):
         altered = b"".join(lines[: doubled + 1] + lines[doubled:])
-        assert f"line {doubled + 2}: record {doubled} stands after record {doubled}" in damage_in(altered)
+        assert f"line {doubled + 2}: record {doubled} is after record {doubled}" in damage_in(altered)
 
 
 def test_swapped_lines_are_named(raw: bytes) -> None:
@@ -166,8 +166,8 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
             but(19, tenants={"a": WINDOW_1, "b": {**WINDOW_1, "latency_ms": [[20, 2]]}}),
             "tenant b: 3 answered, but the latencies are those of 2",
         ),
-        (but(19, window=1), "line 20: window_finished of window 1 stands where that of window 0 must"),
-        (but(17, window=2), "line 18: window_started of window 2 stands where that of window 1 must"),
+        (but(19, window=1), "line 20: window_finished of window 1 is where that of window 0 must be"),
+        (but(17, window=2), "line 18: window_started of window 2 is where that of window 1 must be"),
         (put(1, window_finished(0, a=WINDOW_1, b=WINDOW_1)), "line 2: window 0 is finished before it is started"),
         (lambda log: log[17]["forecast"]["tenants"].pop("b"), "line 18: the forecast lacks tenant b"),
         (but(0, assumed=[ASSUMED | {"value": {}}]), "line 1: run_started.assumed.0.value"),
@@ -181,8 +181,9 @@ WINDOW_1 = counts([1, 1, 1], [0, 0, 0], [0, 0, 0])
         (put(9, change(0, 0.0, [started("x", 0.0, "3g.40gb@0")])), "instance x starts for a, which cannot use it"),
         (put(9, records.header(3.0, "a", "b")), "line 10: there is more than one run_started record"),
         (lambda log: log.pop(-2), "line 23: the run ends after 1 of 2 windows"),
-        (put(24, {"kind": "interrupted"}), "line 25: interrupted stands after run_finished, which ends a log"),
-        (put(23, {"kind": "interrupted"}), "line 25: run_finished stands after interrupted, which ends a log"),
+        (put(24, {"kind": "interrupted"}), "line 25: interrupted is after run_finished, which ends a log"),
+        (put(23, {"kind": "interrupted"}), "line 25: run_finished is after interrupted, which ends a log"),
+        (put(23, {"kind": "service_stopped"}), "line 24: service_stopped: the run is no service"),
         (put(9, {"kind": "guess"}), "line 10: kind 'guess' is unknown"),
         (but(6, started=None), "line 7: change.started: expected `array`, got `null`"),
         (
@@ -282,6 +283,47 @@ def test_of_shared_instances_others_had_a_part_in_each_second(
 ) -> None:
     with pytest.raises(LogError, match=f"tenant a: {reason}"):
         log_with_shares(tmp_path, could_serve=[1.0, 2.0], changing=[0.0, 0.0], others_share=others_share)
+
+
+def test_no_more_were_refused_and_failed_than_were_dropped(tmp_path: Path) -> None:
+    fields: Any = {"refused": [0, 2], "correct_late": []}
+    log = {**records.header(2.0, "a"), "simulated": False}, records.window_started(0, 2.0, "a")
+    for failed, reason in (
+        ([0, 1], ", second 1: 2 refused and 1 failed of 2 dropped"),
+        ([0], ": failed has 1 seconds"),
+    ):
+        counts = records.counts([1, 0], [0, 2], [], **fields, failed=failed)
+        records.write(tmp_path / str(len(failed)), *log, records.window_finished(0, a=counts))
+        with pytest.raises(LogError, match=f"tenant a{reason}"):
+            read_log(tmp_path / str(len(failed)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "starts", "said"),
+    [
+        ({}, 0, "outside: no start is before it"),
+        ({}, 1, None),
+        ({"arrivals": 8}, 1, "outside, tenant a: its 8 arrivals do not add up"),
+        ({"refused": 3}, 1, "outside, tenant a: its 9 arrivals do not add up"),
+    ],
+)
+def test_what_came_before_a_first_window_follows_a_start_and_adds_up(
+    fields: dict[str, Any], starts: int, said: str | None, tmp_path: Path
+) -> None:
+    counts = {"arrivals": 9, "in_time": 6, "late": 1, "dropped": 2, "refused": 1, "failed": 1}
+    told = {"kind": "outside", "window": 2, "tenants": {"a": {**counts, **fields}}}
+    header = {**records.header(2.0, "a"), "service": True, "backend": "cpu", "simulated": False}
+    again = [{"kind": "resumed", "window": 2, "void": [0, 1]}] * starts
+    records.write(tmp_path / "run", header, *again, told)
+    if said is None:
+        assert read_log(tmp_path / "run").entries[-1].record.kind == "outside"
+        records.write(tmp_path / "twice", header, *again, told, told)
+        said = "another one is since"
+        tmp_path /= "twice"
+    else:
+        tmp_path /= "run"
+    with pytest.raises(LogError, match=said):
+        read_log(tmp_path)
 
 
 def test_shares_need_no_plan(tmp_path: Path) -> None:

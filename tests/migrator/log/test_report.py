@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from migrator.log.report import PHASES, Percentile, Phase, Report, report_of
+from migrator.log.runlog import ReadLog, counted_until
+from migrator.views.as_json import report_to_json
+from migrator.views.report import alarms
 from tests.migrator.log import records
 from tests.migrator.log.records import Json, failed, ready, started, stopped
 from workloads.serving.tally import Totals
@@ -146,6 +150,26 @@ def test_retrainings_and_lateness_are_counted() -> None:
     assert (figures.retrainings, figures.late_ready_s, figures.reconfigurations) == (1, 0.5, 0)
 
 
+def test_what_the_driver_made_and_destroyed_is_counted_by_window_without_the_bring_up() -> None:
+    begun = [window_started(0, [1.0] * 10), *calls(2, ("create", -9.0)), *BRING_UP, window_finished(0)]
+    n, drop = len(begun) + 1, records.change(1, 12.0, [started("y", 13.0)], [stopped("x", 12.0, 12.5)])
+    made = calls(n + 1, ("destroy", 12.0), ("create", 12.5, "refused"), ("create", 13.0), ("repair", 13.2))
+    own = report(*begun, window_started(1, [1.0] * 10), *made, drop, ready(1, "y", 14.0), window_finished(1))
+    assert ([window.driver_changes for window in own.windows], own.driver_changes) == ([0, 2], 2)
+
+
+def calls(first: int, *asked: tuple[Any, ...]) -> list[Json]:
+    """Driver calls, each with its second and its error, if any, from this record on."""
+    return [
+        one
+        for place, (call, at_s, *error) in enumerate(asked)
+        for one in (
+            records.intent(int(at_s >= 10), call, "1g.10gb@0"),
+            records.outcome(int(at_s >= 10), first + 2 * place, at_s, at_s + 0.1, *error),
+        )
+    ]
+
+
 def test_a_window_that_was_not_settled_is_void_and_in_no_total() -> None:
     torn = report(window_started(0, [1.0] * 10), *BRING_UP, window_started(1, [1.0] * 10), window_finished(0))
     assert [window.is_void for window in torn.windows] == [False, True]
@@ -162,6 +186,63 @@ def test_a_run_without_a_settled_window_has_no_total() -> None:
 def test_the_ending_is_told(kind: str) -> None:
     event = {"kind": "run_finished", "windows": 2} if kind == "finished" else {"kind": "interrupted"}
     assert report(event).ending == kind
+
+
+def test_a_service_that_was_stopped_may_go_on_and_only_what_it_left_out_is_void() -> None:
+    served = window_started(0, [1.0] * 10), *BRING_UP, window_finished(0), {"kind": "service_stopped", "at_s": 7.0}
+    service = {**HEADER, "service": True, "backend": "cpu", "index": 0}
+    stopped_ = report_of(records.log_of(service, *served))
+    assert (stopped_.ending, [window.is_void for window in stopped_.windows]) == ("stopped", [False])
+    again = {"kind": "resumed", "window": 2, "void": [1], "at_s": 12.0}
+    later = {**window_started(2, [1.0] * 10), "at_s": 20.0}
+    goes_on = report_of(records.log_of(service, *served, again, later, {**window_finished(2), "at_s": 30.0}))
+    assert (goes_on.ending, [window.is_void for window in goes_on.windows]) == ("torn", [False, True, False])
+
+
+def outside(window: int, at_s: float, arrivals: int, in_time: int, **own: Any) -> Json:
+    counts = {"late": 0, "refused": 0, "failed": 0, **own}
+    counts |= {"arrivals": arrivals, "in_time": in_time, "dropped": arrivals - in_time - counts["late"]}
+    return {"kind": "outside", "window": window, "tenants": {"a": counts}, "at_s": at_s}
+
+
+def started_again() -> ReadLog:
+    """A service that was killed in window 1, started, killed before its first window, and started once more."""
+    service = {**HEADER, "service": True, "backend": "cpu", "index": 0, "simulated": False}
+    first = {"kind": "resumed", "window": 3, "void": [1, 2], "unknown": {"a": 12}, "at_s": 24.0}
+    again = {"kind": "resumed", "window": 4, "void": [3], "unknown": {"a": 5}, "at_s": 33.0}
+    counts = records.counts([1] * 10, [0] * 10, [], refused=[0] * 10, correct_late=[])
+    settled = [records.window_finished(window, a=counts) for window in (0, 4)]
+    return records.log_of(
+        service,
+        window_started(0, [1.0] * 10),
+        {**settled[0], "at_s": 11.0},
+        first,
+        again,
+        {**window_started(4, [1.0] * 10), "at_s": 40.0},
+        outside(4, 41.5, 9, 6, late=1, refused=1),
+        {**settled[1], "at_s": 51.0},
+    )
+
+
+def test_what_a_service_answers_before_its_first_window_is_told_apart_and_so_is_what_nobody_knows() -> None:
+    found = report_of(started_again())
+    assert found.total is not None
+    assert found.total.requests.arrivals == 20
+    assert found.outside == {"a": Totals(9, 6, 1, 2, unlabelled=9, refused=1)}
+    assert found.unknown == {"a": 17}
+    told = dict.fromkeys(("late", "refused"), 1) | {"arrivals": 9, "in_time": 6, "dropped": 2, "failed": 0}
+    assert report_to_json(found)["outside"] == {"a": {**told, "unknown": 17}}
+    said = [*alarms(found)]
+    assert "Before the first window after a start, and in none: 9 offered, 6 in time, 1 late, 2 dropped." in said
+    assert "Offered before a kill, and in no window: 17; their outcome is unknown." in said
+
+
+def test_from_a_later_window_on_a_log_tells_what_came_before_that_one_alone() -> None:
+    log = started_again()
+    assert report_of(log.since(4)).outside == report_of(log).outside
+    assert (report_of(log.since(4)).unknown, counted_until(log)) == ({}, 50.0)
+    assert counted_until(replace(log, entries=log.entries[:-1])) == 40.0
+    assert counted_until(replace(log, entries=log.entries[:-3])) == 33.0
 
 
 def test_a_failed_worker_is_an_outage_until_it_is_ready_again() -> None:

@@ -109,7 +109,7 @@ def test_a_record_that_differs_is_refused_and_named(
         ({"a": [1, 2]}, {"a": [1, 3]}, "a[1] is 3, and 2 when the run is carried out again"),
         ({"a": {"b": 1}}, {"a": {}}, "a.b is only made"),
         ({}, {"a": 1}, "a is only in the log"),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "the keys of the record stand in another order"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "the keys of the record are in another order"),
         ({"a": [1]}, {"a": [1, 2]}, "a is [1, 2], and [1] when the run is carried out again"),
         ({"a": "x" * 99}, {"a": None}, "a is null, and something else when the run is carried out again"),
         ({"a": [{"b": 1}]}, {"a": [{"b": 1}]}, ""),

@@ -118,6 +118,7 @@ UNBEGUN = [
     {EVENTS_FILE: b"", "config.yaml": b"seed: 2\n"},
     {EVENTS_FILE: b'{"n":0,"kind":"run_st', "config.yaml": b"seed: 2\n", "live/weights": b"x", "live-2/door": b"x"},
     {EVENTS_FILE: b"", ".migrator-0123456789abcdef.tmp": b"seed"},
+    {EVENTS_FILE: b"", "progress.json": b"{}"},
 ]
 
 

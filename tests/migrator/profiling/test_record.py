@@ -7,11 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_
 
+from executor.cuts import in_hundredths
 from migrator.errors import MigratorError, OutputError
-from migrator.profiling.record import StageLog, failures, figures, measured_start, rounds_costs, rows, turn_costs
-from migrator.profiling.stages import stages
+from migrator.profiling.record import (
+    StageLog,
+    failures,
+    figures,
+    measured_start,
+    rounds_costs,
+    rows,
+    share_rows,
+    turn_costs,
+)
+from migrator.profiling.stages import SharePlan, stages
+from migrator.profiling.subjects import named
 from tests.migrator.profiling.measured import ASKED, CPU, STAGES, rounds, start, stretch
+from workloads.profiles.share_table import ShareRow
 from workloads.profiles.table import MeasuredStart, ServiceProfiles, parse_profiles, text_of
 
 SETTINGS = {"gpu": "a", "batches": [1, 8]}
@@ -226,3 +239,19 @@ def test_what_one_process_does_not_tell_of_memory_is_left_out(record: StageLog) 
     stage = next(stage for stage in STAGES if stage.processes == 2)
     record.add_stage(stage.key, {"7c": (stretch(0.1, 1, memory=(0.0, 5.0, 1.0)), stretch(0.1, 1))})
     assert {(row.weights_mib, row.context_mib, row.batch_mib) for row in table(record).rows} == {(None, None, None)}
+
+
+def test_rows_of_shares_are_of_the_stages_that_have_figures(path: Path) -> None:
+    asked = SharePlan((named("mlp"),), (named("cnn"),), (10, 50), (8,), 1.0)
+    plan = asked.stages(in_hundredths(CPU))
+    served, trained = with_(stretch(0.1, 8), p99_s=0.4), stretch(0.02, 32)
+    with StageLog(path, SETTINGS) as record:
+        record.add_stage(plan[0].key, {"10pc": (served,)})
+        record.add_stage(plan[1].key, {"10pc": (served, trained)})
+        record.add_stage(plan[2].key, {"50pc": "no memory"})
+        found = list(share_rows("a", asked, plan, record))
+    common = ("a", "mlp", 8, 0.1)
+    assert found == [
+        ShareRow(*common, "", pytest.approx(0.1), 0.4, None),
+        ShareRow(*common, "cnn", pytest.approx(0.1), 0.4, pytest.approx(0.02)),
+    ]

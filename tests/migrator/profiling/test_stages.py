@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from executor.catalogue import gpu_model, gpu_model_names
+from executor.cuts import in_hundredths
 from executor.mig import GpuModel
 from migrator.errors import MigratorError
-from migrator.profiling.stages import TRAINING_BATCH, BusyLoad, MeasuringPlan, Stage, stages
+from migrator.profiling.stages import TRAINING_BATCH, BusyLoad, MeasuringPlan, SharePlan, Stage, stages
+from migrator.profiling.subjects import named
 
 A100 = gpu_model("a100-40gb")
 
@@ -90,3 +92,28 @@ def test_a_profile_without_room_is_told() -> None:
 def test_no_two_stages_are_taken_for_each_other() -> None:
     found = stages(A100, asked(A100), [("m", True), ("n", True)])
     assert len({stage.key for stage in found}) == len(found)
+
+
+PARTS = in_hundredths(gpu_model("cpu-1.6-in-7"))
+
+
+def on_shares(*percents: int) -> SharePlan:
+    return SharePlan((named("mlp"), named("cnn")), (named("cnn"),), percents, (1, 8), 1.0)
+
+
+def test_on_shares_every_batch_is_measured_alone_and_beside_each_training() -> None:
+    found = on_shares(10, 50).stages(PARTS)
+    assert [(str(stage.layout), stage.model, stage.load.trainer, stage.load.batch) for stage in found] == [
+        (layout, model, trainer, batch)
+        for layout in ("10pc@0 90pc@1", "50pc@0 50pc@1")
+        for model in ("mlp", "cnn")
+        for trainer in (None, "cnn:digits")
+        for batch in (1, 8)
+    ]
+    assert {stage.profiles for stage in found} == {("10pc",), ("50pc",)}
+    assert len({stage.key for stage in found}) == len(found)
+
+
+def test_a_share_that_the_card_does_not_have_is_refused() -> None:
+    with pytest.raises(MigratorError, match=r"--shares: 3 %: 1.6 CPU cores \(emulated\) has shares of 7 to 93 %"):
+        on_shares(3, 50).stages(PARTS)

@@ -185,7 +185,7 @@ def test_only_a_file_of_the_same_kind_is_replaced(tmp_path: Path, kind: Kind, ol
 
 def test_a_log_is_never_written_over_whatever_it_holds_and_whatever_it_is_called(tmp_path: Path) -> None:
     (tmp_path / "page.html").symlink_to(tmp_path / EVENTS_FILE)
-    for path in (tmp_path / EVENTS_FILE, tmp_path / "page.html"):
+    for path in (tmp_path / EVENTS_FILE, tmp_path / "page.html", tmp_path / "events-12.jsonl"):
         with pytest.raises(MigratorError, match="is the name of a run's log"):
             require_writable("--html", path, Kind.PAGE)
         with pytest.raises(MigratorError, match="is the name of a run's log"):

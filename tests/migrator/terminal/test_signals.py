@@ -36,6 +36,37 @@ def test_the_first_signal_interrupts_and_of_later_ones_only_ctrl_c_does(number: 
     assert exit_code(interruption.received) == 128 + number
 
 
+def test_hup_ends_no_work_that_serves() -> None:
+    with interruptible() as interruption:
+        interruption.let_serve()
+        assert not interruption.asked_anew()
+        signal.raise_signal(HUP)
+        signal.raise_signal(HUP)
+        interruption.check()
+        assert not interruption.drains
+        assert interruption.asked_anew()
+        assert not interruption.asked_anew()
+        signal.raise_signal(TERM)
+        assert interruption.drains
+        signal.raise_signal(HUP)
+    assert interruption.received == [TERM]
+
+
+@pytest.mark.parametrize("number", [INT, TERM])
+def test_work_that_may_drain_is_told_of_the_first_signal_and_ended_by_ctrl_c_once_more(number: signal.Signals) -> None:
+    with interruptible(), interruptible() as interruption:
+        interruption.let_serve()
+        assert not interruption.drains
+        signal.raise_signal(number)
+        interruption.check()
+        assert interruption.drains
+        signal.raise_signal(TERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(INT)
+    with interruptible() as another:
+        assert not another.drains
+
+
 def test_the_context_around_hears_what_the_inner_one_heard() -> None:
     with interruptible() as outer, interruptible() as inner:
         with pytest.raises(KeyboardInterrupt):

@@ -18,7 +18,8 @@ from migrator.log.runlog import ReadLog
 from migrator.log.timeline import courses, held, n_seconds, new_models
 from migrator.views.as_json import report_to_json
 from migrator.views.ending import LOSSES_IN_WORDS
-from migrator.views.run_page import MOST_POINTS, MOST_ROWS, run_to_html
+from migrator.views.run_page import AVOIDABLE, MOST_POINTS, MOST_ROWS, most_capacity, run_to_html
+from migrator.whatif.goals import judged
 
 CLASSES = ("goodput", "wrong_old", "wrong_new", "capacity", "reconfiguration", "queueing")
 """Of the account of one log, which cannot tell what a forecast cost from ``capacity``."""
@@ -71,17 +72,14 @@ def data_in(text: str) -> dict[str, Any]:
 
 
 def plot(text: str, name: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The traces and the layout of one of a page's plots that plotly wrote."""
-    call = re.search(rf'Plotly\.newPlot\(\s*"{name}",\s*', text)
-    assert call is not None
-    traces, end = json.JSONDecoder().raw_decode(text, call.end())
-    layout, _ = json.JSONDecoder().raw_decode(text, text.index("{", end))
-    return traces, layout
+    """The traces and the layout of one of a page's figures."""
+    figure = data_in(text)[name]
+    return figure["data"], figure["layout"]
 
 
 def looks_of_lines(layout: dict[str, Any]) -> list[tuple[float, float]]:
-    """The width and the opacity of every line across a panel; the template's own are 0 and 0.3."""
-    return [(line["line"].get("width", 0), line.get("opacity", 0.3)) for line in layout["shapes"]]
+    """The width and the opacity of every line across a panel."""
+    return [(line["line"].get("width", 2), line.get("opacity", 1)) for line in layout["shapes"]]
 
 
 def panel(text: str, title: str) -> list[dict[str, Any]]:
@@ -153,12 +151,18 @@ def _check_first_screen(log: ReadLog, text: str, told: dict[str, Any], known: di
         assert f"<dd>{'–' if value is None else f'{value:.2f}'} %</dd>" in screen
     n = max((own.arrivals.size for own in known.values()), default=0)
     sums = {name: sum(_sums(own, 0, n)[name] for own in known.values()) for name in CLASSES}
-    lost, words = max((value, LOSSES_IN_WORDS[name]) for name, value in sums.items() if name != "goodput")
-    shown = re.search(r"<dt>largest loss: (.*?)</dt><dd>([\d.]+) %</dd>", screen)
-    assert (shown is None) == (lost == 0)
-    if shown is not None:
-        assert shown.group(1) == words
-        assert float(shown.group(2)) == near(100 * lost / sum(sums.values()), 1)
+    wrong = sums["wrong_new"]
+    lost, words = max((sums.get(name, 0.0), LOSSES_IN_WORDS[name]) for name in AVOIDABLE)
+    for label, value in (
+        (f"largest avoidable loss: {words}", lost),
+        ("unavoidable: errors of the newest models", wrong),
+    ):
+        found = re.search(rf"<dt>{re.escape(label)}</dt><dd>([\d.]+) %</dd>", screen)
+        assert (found is None) == (value == 0)
+        assert found is None or float(found.group(1)) == near(100 * value / sum(sums.values()), 1)
+    marks = re.findall(r'<tr class="(kept|failed|)"><td class="name">', screen)
+    kept = [one.is_kept for one in judged(report_of(log), ()).values()]
+    assert marks == [{None: "", True: "kept", False: "failed"}[one] for one in kept if told["total"]]
     window_s = round(log.header.window_s)
     each = sorted(
         (
@@ -166,7 +170,7 @@ def _check_first_screen(log: ReadLog, text: str, told: dict[str, Any], known: di
             for window in log.settled
             for own in known.values()
             for name, value in _sums(own, window * window_s, (window + 1) * window_s).items()
-            if name != "goodput" and value >= 1
+            if name in AVOIDABLE and value >= 1
         ),
         reverse=True,
     )[:3]
@@ -202,7 +206,8 @@ def _check_plans(
     for row, window in zip(plans, told["windows"], strict=True):
         number, plan, closing = window["window"], window["plan"], log.settled.get(window["window"])
         assert (int(row[0]), row[1]) == (number, plan["status"] or "–")
-        for cell, gap in zip(row[4:], (plan["gap"], plan["claimed_gap"]), strict=True):
+        assert row[6] == ("–" if (made := window.get("driver_changes")) is None else f"{made:,}")
+        for cell, gap in zip(row[4:6], (plan["gap"], plan["claimed_gap"]), strict=True):
             assert plain(cell) == near(None if gap is None else 100 * gap)
         promised = [] if closing is None or closing.blind else [*(begun[number].expected or {}).items()]
         promised = [(name, one) for name, one in promised if one.goodput is not None]
@@ -271,7 +276,10 @@ def _check_time(log: ReadLog, figure: dict[str, Any]) -> None:
         return  # what is thinned has a test of its own
     for name, course in courses(log).items():
         requests = {"forecast, low": course.low, "forecast, high": course.high, "forecast": course.mean}
-        requests |= {"what served could answer": course.could, "arrivals": course.arrivals}
+        requests |= {
+            "what served could answer": np.minimum(course.could, most_capacity(course)),
+            "arrivals": course.arrivals,
+        }
         requests |= {"answered in time": course.in_time}
         right = {"right answers of the model in service, %": 100 * course.accuracy}
         for title, expected in ((f"requests a second: {name}", requests), (f"{next(iter(right))}: {name}", right)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from migrator.whatif.grid import Point, read_grid
+from migrator.whatif.search import Found, GoalSearch, read_conditions, verdict_of
 from migrator.whatif.sweep import PlannedRetraining, PointOutcome, Sweep, TenantOutcome
 
 REASON = "tenants.b: no profile <meets> [it]"
@@ -37,3 +38,11 @@ def sweep(*vary: str) -> Sweep:
     planless = PointOutcome(first, "infeasible", "physical", "physical", reason=REASON)
     outcomes = [planned(point, 100.0 + n) for n, point in enumerate(others)]
     return Sweep("a name", "ewma", grid, (planless, *outcomes))
+
+
+def searched(*keep: str) -> tuple[Sweep, Found]:
+    """A grid, and what was found on it."""
+    grid, conditions = sweep("load=1,2"), read_conditions(keep, ["a", "b"])
+    search = GoalSearch("max", grid.grid.variations[0].choices)
+    verdicts = tuple(verdict_of(conditions, outcome) for outcome in grid.outcomes)
+    return grid, Found(search, conditions, grid.outcomes, verdicts)

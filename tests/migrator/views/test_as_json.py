@@ -3,7 +3,7 @@ from __future__ import annotations
 import csv
 import json
 
-from plans import physical_case
+from plans import lent_case, physical_case
 
 from migrator.views.as_json import explanation_to_json, sweep_to_csv, sweep_to_json
 from planner.explain import explain
@@ -17,6 +17,13 @@ def test_json_holds_everything_by_name() -> None:
     assert document["held"]["net"] == document["held"]["stretch_goodput"] - document["held"]["switching"]
     assert [tenant["name"] for tenant in document["tenants"]] == ["a", "b"]
     assert document["reason"] == found.reason
+
+
+def test_json_holds_loans_with_what_they_take_and_win() -> None:
+    document = explanation_to_json(explain(*lent_case(), step=1))
+    (loan,) = document["loans"]
+    assert (loan["meanwhile"], loan["later"], loan["net"]) == ({"a": -10.0, "b": 0.0}, 75.0, 65.0)
+    assert (loan["placement"], loan["create_step"], loan["serve_step"], loan["end_step"]) == ("1g.6gb@2", 0, 1, 3)
 
 
 def test_json_holds_numbers_as_numbers_and_factors_as_typed() -> None:

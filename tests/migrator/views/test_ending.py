@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -123,9 +124,10 @@ def test_a_run_that_is_behind_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_both_are_simulated_on_the_same_requests(call, write_config) -> None:
-    code, out, _ = call("run", write_config({"windows": 1}), "--policy", "equal", "--against", "equal")
+    code, out, _ = call("run", write_config({"windows": 1}), "--policy", "equal", "--against", "equal", "--out", "run")
     assert code == 0
-    assert ": 0 more (+0.0 %)" in out
+    assert re.search(r"(\d+\.\d %) of [\d,]+ requests in time and right · equal \1", out)
+    assert ": 0 more (+0.0 %)" in call("report", "run", "--full")[1]
 
 
 def test_an_unknown_rival_is_refused_before_anything_runs(call, write_config) -> None:

@@ -77,14 +77,18 @@ def test_several_series_have_a_table_of_all_of_them(drifting: Evaluation) -> Non
 
 
 def test_the_share_that_a_band_should_hold_and_error_bars_are_seen(drifting: Evaluation) -> None:
-    marks, layout = plot(evaluations_to_html([drifting]), "scores")
-    assert looks_of_lines(layout) == [(1.5, 1), (1.5, 1)]
-    assert [mark["marker"]["opacity"] for mark in marks if mark["type"] == "bar"] == [0.5, 0.5]
+    text = evaluations_to_html([drifting])
+    (_, losses), (_, covered), (bars, totals) = (plot(text, f"scores-0-{n}") for n in range(3))
+    assert "shapes" not in losses
+    assert looks_of_lines(covered) == looks_of_lines(totals) == [(1.5, 1)]
+    assert [mark["marker"]["opacity"] for mark in bars] == [0.5, 0.5]
 
 
 def test_pages_as_narrow_as_a_phone_do_not_scroll_sideways(drifting: Evaluation) -> None:
-    assert '<div class="wide"><div ' in evaluations_to_html([drifting])  # the figure does, in its box
+    text = evaluations_to_html([drifting])
+    assert text.count('<div class="panels">') == 1  # where panels lie below each other if they must
+    assert all("width" not in plot(text, f"scores-0-{n}")[1] for n in range(3))
     rates_rps = np.full((60, 1), 5.0)
     forecast = Ewma(2).forecast(rates_rps, 20, 9, np.random.default_rng(1))
     window = ShownForecast("made", 1, 60.0, 60.0, 1.0, ("a",), rates_rps, forecast, rates_rps[:20])
-    assert "width" not in plot(shown_to_html(window), "window")[1]
+    assert "width" not in plot(shown_to_html(window), "window-0")[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from http.client import HTTPConnection
@@ -11,13 +12,19 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from migrator.commands.metrics import _listening, metrics_command
+from migrator.commands.metrics import _bound, _Server, metrics_command
 from migrator.log.follow import FollowedLog
+from migrator.log.progress import OpenCounts, Progress
 from migrator.log.records import Change
 from migrator.log.report import report_of
-from migrator.log.runlog import EVENTS_FILE, read_log
+from migrator.log.resumed import ResumedLog
+from migrator.log.runlog import EVENTS_FILE, PROGRESS_FILE, identity_of, read_log
 from migrator.views.metrics import RunMetrics
+from tests.migrator.execution.resuming import SHORT
 from tests.migrator.log import records
+from tests.standin.cards import A100_80
+from tests.standin.fixtures import MakeStandIn
+from tests.standin.standin import DriverClock
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,20 +79,54 @@ def test_a_bucket_at_the_slo_has_what_was_in_time_and_the_last_all(tenant: str) 
     assert min(in_time, late, dropped) > 0
 
 
-def test_no_counter_falls_while_a_log_grows_and_none_appears_late(run: Path) -> None:
-    raw, path = (run / EVENTS_FILE).read_bytes(), run / EVENTS_FILE
-    lines = raw.splitlines(keepends=True)
-    path.write_bytes(lines[0])
-    metrics, _ = metrics_of(run)
+def counters(found: Samples) -> Samples:
+    return {key: n for key, n in found.items() if key[0].endswith(("_total", "_bucket", "_count"))}
+
+
+def none_falls(before: Samples, now: Samples) -> bool:
+    return counters(now).keys() == counters(before).keys() and all(n >= before[key] for key, n in counters(now).items())
+
+
+def hold_line_by_line(log: Path, again: Path) -> None:
+    """No counter falls, and none appears late, while the log grows in another folder."""
+    first, *lines = log.read_bytes().splitlines(keepends=True)
+    again.mkdir()
+    (again / EVENTS_FILE).write_bytes(first)
+    metrics, _ = metrics_of(again)
     before = samples(metrics)
-    for line in lines[1:]:
-        with path.open("ab") as file:
+    for line in lines:
+        with (again / EVENTS_FILE).open("ab") as file:
             file.write(line)
         now = samples(metrics)
-        counters = {key for key in now if key[0].endswith(("_total", "_bucket", "_count"))}
-        assert counters == {key for key in before if key[0].endswith(("_total", "_bucket", "_count"))}
-        assert all(now[key] >= before[key] for key in counters)
+        assert none_falls(before, now)
         before = now
+
+
+def test_no_counter_falls_while_a_log_grows_and_none_appears_late(run: Path) -> None:
+    hold_line_by_line(run / EVENTS_FILE, run.parent / "again")
+
+
+@pytest.mark.parametrize("backend", ["sim", "nvml"])
+def test_where_a_run_is_killed_and_resumed_no_counter_falls_and_what_was_held_is_gone(
+    call, write_config, make_standin: MakeStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    standin = make_standin(A100_80)
+    monkeypatch.setattr("migrator.execution.real.WallClock", lambda start_s=0.0: DriverClock(standin, start_s))
+    config = write_config({**SHORT, "windows": 4, "gpu.backend": backend})
+    where = ("--state", tmp_path / "state") if backend == "nvml" else ()
+    assert call("run", config, "--out", "run", *where)[0] == 0
+    path = Path("run") / EVENTS_FILE
+    *_, last = (one for one in read_log(Path("run")).entries_of(Change) if one.record.window == 1)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: last.n + 1]))
+    metrics, told = metrics_of(Path("run"))
+    before = samples(metrics)
+    assert {name for name, _ in of_instances(metrics)} == {"migrator_placement", "migrator_tenant_up"}
+    assert call("run", "--resume", "run", *where)[0] == 0
+    now = samples(metrics)
+    assert none_falls(before, now)
+    assert sum(counters(now).values()) > sum(counters(before).values())
+    assert ("migrator_placement" in {name for name, _ in now}, now["migrator_log_ok", ()], told) == (False, 1, [])
+    hold_line_by_line(path, Path("again"))
 
 
 def test_what_is_held_is_a_series_of_its_own_until_the_run_ends(run: Path) -> None:
@@ -135,6 +176,47 @@ def test_refusals_are_counted_from_zero_in_a_live_run_and_not_at_all_in_another(
         assert samples(metrics_of(folder)[0]).get(key) == (None if simulated else 0)
 
 
+def test_of_clients_requests_all_are_counted_and_those_in_time_are_worth_the_accuracy(
+    tmp_path: Path,
+) -> None:
+    refused = {"refused": [0, 0, 1], "failed": [0, 0, 1]}
+    counts = records.counts([4, 4, 4], [0, 0, 2], [], **refused, correct_late=[], judged=[8, 7])
+    folder = tmp_path / "run"
+    began = [{**records.header(3.0, "a"), "simulated": False}, records.window_started(0, 3.0, "a")]
+    up = records.change(0, 0.0, [records.started("1g.10gb@0#1", 0.0, "1g.10gb@0", task="retraining")])
+    trained = records.finished(0, "1g.10gb@0#1", 1.5)
+    records.write(folder, *began, up, trained, records.window_finished(0, a=counts))
+    found, report = samples(metrics_of(folder)[0]), report_of(read_log(folder))
+    (window,) = report.windows
+    own = window.tenants["a"]
+    assert own.expected_goodput is not None
+    assert found["migrator_window_expected_goodput_ratio", (("tenant", "a"),)] == own.expected_goodput / 14
+    assert found["migrator_offered_requests_total", (("tenant", "a"),)] == 14
+    became = {dict(key)["outcome"]: n for (name, key), n in found.items() if name == "migrator_requests_total"}
+    assert became == {"in_time": 12, "late": 0, "dropped": 0, "refused": 1, "failed": 1}
+    judged = {dict(key)["answer"]: n for (name, key), n in found.items() if name == "migrator_labels_total"}
+    assert judged == {"right": 7, "wrong": 1}
+    assert not {"migrator_window_goodput_ratio", "migrator_goodput_requests_total"} & {key for key, _ in found}
+
+
+def test_open_windows_are_told_while_the_run_says_them_and_gone_otherwise(tmp_path: Path) -> None:
+    folder, name = tmp_path / "run", 'a"}\n'
+    records.write(folder, {**records.header(3.0, name), "simulated": False})
+    counts = OpenCounts(in_time=3, late=2, dropped=1, refused=5, failed=6, waiting=4)
+    line = (folder / EVENTS_FILE).read_bytes()
+    progress = Progress(
+        log=identity_of(line), record=0, wall_s=time.time(), served_s=1.0, tenants={name: counts, "who": counts}
+    )
+    with ResumedLog(folder):
+        (folder / PROGRESS_FILE).write_bytes(progress.as_json)
+        metrics, _ = metrics_of(folder)
+        found = samples(metrics)
+    told = {dict(labels).get("outcome"): n for (key, labels), n in found.items() if key == "migrator_open_requests"}
+    assert told == {"in_time": 3, "late": 2, "dropped": 1, "refused": 5, "failed": 6}
+    assert found["migrator_queue_requests", (("tenant", name),)] == 4
+    assert not {"migrator_open_requests", "migrator_queue_requests"} & {key for key, _ in samples(metrics)}
+
+
 def test_a_file_has_them_until_the_command_is_ended(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def end(_: float) -> None:
         raise KeyboardInterrupt
@@ -166,7 +248,7 @@ def test_hostile_names_are_escaped(tmp_path: Path) -> None:
 def port(run: Path, request: pytest.FixtureRequest) -> Iterator[tuple[int, str | None]]:
     token: str | None = request.param
     digest = None if token is None else sha256(token.encode()).digest()
-    with _listening("127.0.0.1", 0, metrics_of(run)[0].text, digest) as server:
+    with _Server(_bound("127.0.0.1", 0, "--port"), metrics_of(run)[0].text, digest) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server.server_address[1], token

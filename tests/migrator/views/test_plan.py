@@ -56,8 +56,20 @@ def test_paper_plans_stack_compute_slices_by_tenant() -> None:
 
 def test_a_loan_is_seen_in_place_of_the_instance_that_is_lent() -> None:
     bars = chart_of(*lent_case(), ("A", "B")).bars
-    assert sorted((bar.create_step, bar.end_step) for bar in bars if bar.first_row == 2) == [(0, 3), (3, 8)]
-    assert re.findall(r"│AB│(\w)│·", printed(*lent_case())) == ["a", "A"]
+    assert sorted((bar.create_step, bar.end_step) for bar in bars if bar.first_row == 2) == [(0, 1), (1, 3), (3, 8)]
+    assert re.findall(r"│AB│([\w+])│· +(.*\S)", printed(*lent_case())) == [
+        ("+", "A+B 2g.12gb@0 1g.6gb@2"),
+        ("a", "a 1g.6gb@2 lent until 3"),
+        ("+", "a 1g.6gb@2"),
+    ]
+
+
+def test_a_loan_is_hatched_from_when_the_instance_serves_nobody() -> None:
+    a_step, text = 8, printed(*lent_case())
+    (row,) = rows(text, "slice 2")
+    assert (row[:2], row[a_step:][: 2 * a_step + 2]) == ("1g", "1ga╱a╱a╱a╱a╱a╱a╱1g")
+    assert "· idle, ╱ lent" in text
+    assert "lent" not in printed(*physical_case())
 
 
 def test_slices_that_are_not_ours_are_crossed_out() -> None:
@@ -205,6 +217,19 @@ def test_profiles_held_more_than_once_are_counted() -> None:
 def test_no_line_of_an_explanation_is_wider_than_the_terminal(width: int) -> None:
     text = explained(explain(*physical_case(), step=3), width)
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_loans_are_explained_in_place_of_other_layouts() -> None:
+    text = explained(explain(*lent_case(), step=1))
+    assert re.search(r"\ba 1g\.6gb@2 +0, 1–3 +-10\.00 +\+0\.00 +\+75\.00 +\+65\.00 *\n", text)
+    assert "What could be held" not in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_no_line_of_explained_loans_is_wider_than_the_terminal(width: int) -> None:
+    lines = explained(explain(*lent_case(), step=1), width).splitlines()
+    assert [line for line in lines if len(line) > width and "share what they hold" not in line] == []
+    assert any(re.search(r"a 1g\.6gb@2 .*\+65\.00", line) for line in lines)
 
 
 def test_a_narrow_terminal_leaves_figures_out_but_no_names() -> None:

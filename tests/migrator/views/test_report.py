@@ -26,6 +26,18 @@ def test_a_log_that_ends_early_says_so_and_how_many_windows_are_void(tmp_path: P
     assert "The log ends early; 1 window void and in no total." in text_of(b"".join(lines[:-2]))
 
 
+@pytest.mark.parametrize(("n_void", "row"), [(3, " 2 void"), (9, "1–9 void")])
+def test_many_windows_that_a_service_left_out_are_one_row(n_void: int, row: str) -> None:
+    header, *begun = records.tiny()
+    upto = next(n for n, record in enumerate(begun) if record["kind"] == "window_finished")
+    again = {"kind": "resumed", "window": n_void + 1, "void": [*range(1, n_void + 1)], "at_s": 9.0}
+    service = {**header, "service": True, "backend": "nvml", "index": 0}
+    left = [record for record in begun[: upto + 1] if record.get("window") != 1]
+    text = text_of(records.lines_of(service, *left, again))
+    assert row in text
+    assert f"{n_void} windows void and in no total" in text
+
+
 def test_a_log_that_ends_within_a_driver_call_says_which(tmp_path: Path) -> None:
     lines = records.write(tmp_path / "run", *records.tiny()).splitlines(keepends=True)
     text = text_of(b"".join(lines[:5]))
@@ -40,9 +52,10 @@ def test_another_policy_is_named_with_how_the_gpu_is_shared(call, write_config) 
     changes = {"windows": 1, "window_s": 30, "tenants.0.retraining.samples": 300, "planner.max_schedules": 4}
     code, out, _ = call("run", write_config(changes), "--policy", "ekya", "--out", "run")
     assert code == 0
+    assert "policy ekya" in out.splitlines()[0]
     assert "policy: ekya, on shares of the processors (MPS), without partitions" in out
     assert "interference: 1 of what Mudi measured" in out
-    assert "policy:" not in call("run", write_config(changes), "--out", "ours")[1]
+    assert "policy" not in call("run", write_config(changes), "--out", "ours")[1]
 
 
 def test_misjudged_latencies_are_told(call, write_config) -> None:
@@ -78,6 +91,8 @@ def test_what_a_live_run_learned_is_whole_on_a_narrow_terminal(width: int) -> No
 def test_promised_and_achieved_shares_stand_beside_each_floor(call, write_config) -> None:
     changes = {"windows": 1, "tenants.0.min_slo_attainment": 0.9, "tenants.1.min_slo_attainment": 0.2}
     code, out, _ = call("run", write_config(changes), "--out", "run")
+    assert "asked for" in out
+    out = call("report", "run", "--full")[1]
     rows = [line.split() for line in out.splitlines() if "/ window" in line]
     assert code == 0
     assert [(row[1], row[2]) for row in rows] == [("vision", "90"), ("language", "20")]
@@ -90,16 +105,17 @@ def test_a_floor_that_no_plan_keeps_is_told_and_stops_nothing(call, write_config
         "tenants.0.arrivals.rate_rps": 30_000,
         "tenants.0.min_slo_attainment": {"share": 0.9, "per": "step"},
     }
-    code, out, _ = call("run", write_config(changes), "--out", "run")
-    assert code == 0
+    assert call("run", write_config(changes), "--out", "run")[0] == 0
+    assert "! Window 0: vision ended " in call("report", "run")[1]
+    out = call("report", "run", "--full")[1]
     assert "Window 0: the plan misses vision: 60 steps below 90 % in time" in out
     assert "points of goodput for floors, and no plan was found that keeps them all." in " ".join(out.split())
     assert "Window 0: vision ended " in out
 
 
 def test_what_is_proven_of_plans_stands_beside_what_is_claimed(call, write_config) -> None:
-    code, out, _ = call("run", write_config({"windows": 2, "planner.prove": "windows"}), "--out", "run")
-    assert code == 0
+    assert call("run", write_config({"windows": 2, "planner.prove": "windows"}), "--out", "run")[0] == 0
+    out = call("report", "run", "--full")[1]
     plans = [window["plan"] for window in json.loads(call("report", "run", "--json")[1])["windows"]]
     worst = max(plan["gap"] for plan in plans)
     checked = json.loads(call("verify", "run", "--json")[1])["windows"]
@@ -113,7 +129,8 @@ def test_what_is_proven_of_plans_stands_beside_what_is_claimed(call, write_confi
 
 def test_a_policy_without_plans_is_measured_against_the_floor(call, write_config) -> None:
     changes = {"windows": 1, "window_s": 30, "tenants.0.retraining.samples": 300, "tenants.0.min_slo_attainment": 0.5}
-    code, out, _ = call("run", write_config(changes), "--policy", "whole", "--out", "run")
+    assert call("run", write_config(changes), "--policy", "whole", "--out", "run")[0] == 0
+    code, out, _ = call("report", "run", "--full")
     row = next(line.split() for line in out.splitlines() if "/ window" in line)
     assert code == 0
     assert row[-2] == "–"
@@ -133,11 +150,13 @@ def test_nothing_that_a_log_holds_is_markup_or_acts_on_the_terminal(tmp_path: Pa
     header = records.header(3.0, name=evil, gpu=evil, forecaster=evil, policy=evil, profile_variant=evil)
     header["tenants"][0] |= {"model": evil, "trace": evil, "scale": {"method": evil, "factor": 1, "smooth_s": None}}
     records.write(tmp_path / "run", header)
-    code, out, _ = call("report", tmp_path / "run")
-    assert (code, out.count("[red]\\x1b[31m\\nx"), "\x1b" in out) == (0, 8, False)
+    for option, n_shown in (((), 5), (("--full",), 8)):
+        code, out, _ = call("report", tmp_path / "run", *option)
+        assert (code, out.count("[red]\\x1b[31m\\nx"), "\x1b" in out) == (0, n_shown, False)
 
 
 def test_a_tenant_whose_requests_follow_a_rate_has_no_trace(call, write_config) -> None:
-    out = " ".join(call("run", write_config({"windows": 1}), "--out", "run")[1].split())
+    assert call("run", write_config({"windows": 1}), "--out", "run")[0] == 0
+    out = " ".join(call("report", "run", "--full")[1].split())
     assert "poisson 60/s, drawn × 1" in out
     assert "trace azure-conv" in out

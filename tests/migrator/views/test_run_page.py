@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import LogError
+from migrator.log.account import Account, accounts
 from migrator.log.diff import diff_of
 from migrator.log.records import Intent
 from migrator.log.report import report_of
 from migrator.log.runlog import EVENTS_FILE, ReadLog, RunLog, log_in, read_log
-from migrator.views.run_page import MOST_POINTS, diff_to_html, extremes
+from migrator.log.timeline import TenantTrack, courses
+from migrator.views.ending import LOSSES_IN_WORDS
+from migrator.views.palette import PAGE_TENANTS
+from migrator.views.run_page import MOST_CAPACITY, MOST_POINTS, UNAVOIDABLE, diff_to_html, extremes, most_capacity
+from migrator.whatif.search import read_conditions
 from tests.migrator.log import records
 from tests.migrator.views.pages import Tables, check_page, data_in, page, panel
 from tests.seeds import examples
@@ -81,29 +88,116 @@ def test_a_void_window_and_blind_seconds_are_hatched_and_named() -> None:
     assert "void: in no total" in text
 
 
-def test_bars_of_a_pool_of_many_are_seen_and_named_where_colours_repeat() -> None:
-    names = [f"t{n}" for n in range(13)]
+def many(n_tenants: int, ending: str = "") -> ReadLog:
+    """Tenants of two models that share an instance; the first has another one as well."""
+    names = [f"t{n}{ending}" for n in range(n_tenants)]
     rates = {"members": names, "overhead_s": 1.0, "capability_rps": {"1g.10gb": dict.fromkeys(names, 1.0)}}
     counted = {name: records.counts([1] * 3, [0] * 3, [1] * 3) for name in names}
     pool = {**records.started("1g.10gb@0#1", 0.0, "1g.10gb@0"), "tenant": names}
-    alone = records.started("2g.20gb@2#2", 0.0, "2g.20gb@2", "t0")
+    alone = records.started("2g.20gb@2#2", 0.0, "2g.20gb@2", names[0])
     ready = [records.ready(0, "1g.10gb@0#1", 1.0, tenant=name) for name in names]
+    header = records.header(3.0, *names)
+    for n, tenant in enumerate(header["tenants"]):
+        tenant["model"] = ("small", "large")[n % 2]
     lines = [
-        records.header(3.0, *names),
+        header,
         records.window_started(0, 3.0, *names) | {"pools": [rates]},
         records.change(0, 0.0, [pool, alone]),
         *ready,
-        records.ready(0, "2g.20gb@2#2", 1.0, tenant="t0"),
+        records.ready(0, "2g.20gb@2#2", 1.0, tenant=names[0]),
         records.window_finished(0, **counted),
     ]
-    text = check_page(records.log_of(*records.timed(lines)))
+    return records.log_of(*records.timed(lines))
+
+
+def test_bars_of_a_pool_of_many_are_seen_and_named_and_have_their_model_s_colour() -> None:
+    text = check_page(many(13))
     bars = [bar for bar in panel(text, "who holds which memory slices") if bar["name"].endswith("serving")]
     assert [(bar["name"], bar["text"]) for bar in bars[:2]] == [
         ("t0, serving", ["1g t0", "2g t0"]),
         ("t1, serving", ["1g t1"]),
     ]
     assert bars[0]["marker"]["line"]["width"] == [0, 0.5]  # an outline would cover what is thin
-    assert "Colours repeat" in text
+    assert [bar["marker"]["color"] for bar in bars] == [PAGE_TENANTS[n % 2] for n in range(13)]
+    assert "Colours are of models." in text
+    assert re.findall(r'<i style="background:(#\w+)"></i>(\w+)', text) == [
+        (PAGE_TENANTS[0], "small"),
+        (PAGE_TENANTS[1], "large"),
+    ]
+
+
+def test_as_many_tenants_as_there_are_colours_have_one_each() -> None:
+    text = page(many(len(PAGE_TENANTS)))
+    bars = [bar for bar in panel(text, "who holds which memory slices") if bar["name"].endswith("serving")]
+    assert [bar["marker"]["color"] for bar in bars] == [*PAGE_TENANTS]
+    assert "Colours are of models." not in text
+
+
+def _counted(arrivals: int, in_time: int, correct: int, **more: Any) -> ReadLog:
+    """One window of a tenant, in each second so many requests."""
+    counts = records.counts([in_time] * 3, [arrivals - in_time] * 3, [correct] * 3)
+    header = records.header(3.0, "a")
+    header["tenants"][0] |= more
+    lines = [header, records.window_started(0, 3.0, "a"), records.window_finished(0, a=counts)]
+    return records.log_of(*records.timed(lines))
+
+
+def _verdict(text: str) -> tuple[str, str, list[str]]:
+    """The class of the first tenant's row, what it was judged by, and its cells."""
+    (place,) = re.findall(r"<th[^>]*>((?:in time|goodput) ≥ .*?)</th>", text)
+    (kind, cells), *_ = re.findall(r'<tr class="(\w*)">(.*?)</tr>', text)
+    return kind, place, re.findall(r"<td[^>]*>(.*?)</td>", cells)
+
+
+def test_each_tenant_s_verdict_stands_first() -> None:
+    text = page(_counted(100, 98, 90))
+    kind, judged_by, cells = _verdict(text)
+    assert (kind, judged_by, cells[0].split()) == ("failed", "in time ≥ 99 %", ["✗", "a"])
+    assert cells[2:5] == ["98.0 %", "91.8 %", "90.0 %"]
+    assert text.index('<tr class="failed">') < text.index('<dl class="first">')
+    assert _verdict(page(_counted(100, 99, 90)))[0] == "kept"
+
+
+def test_a_floor_or_what_was_asked_for_is_what_a_tenant_is_judged_by() -> None:
+    log = _counted(100, 98, 90, min_slo_attainment={"share": 0.97, "per": "window"})
+    assert _verdict(page(log))[:2] == ("kept", "in time ≥ 97 % a window")
+    asked = read_conditions(["goodput:a>=0.95"], ["a"])
+    assert _verdict(page(log, conditions=asked))[:2] == ("failed", "goodput ≥ 95 %")
+
+
+def test_keep_judges_the_page_of_a_run_and_of_a_report(call, write_config) -> None:
+    keep = ("--keep", "goodput>=0.001")
+    assert call("run", write_config(), "--out", "run", "--html", "run.html", *keep)[0] == 0
+    assert call("report", "run", "--html", "report.html", *keep)[0] == 0
+    texts = [Path(name).read_text("utf-8") for name in ("run.html", "report.html")]
+    assert [_verdict(text)[:2] for text in texts] == [("kept", "goodput ≥ 0.1 %")] * 2
+
+
+def test_errors_of_the_newest_model_are_no_avoidable_loss(small) -> None:
+    log = small({"window_s": 40})
+    lost = sum((one.total for one in accounts(log).values()), Account())
+    assert lost.wrong_new > 1
+    screen = page(log).partition('<h2 id="time-title">')[0]
+    assert LOSSES_IN_WORDS[UNAVOIDABLE] not in screen
+    assert f"<dt>unavoidable: errors of the newest models</dt><dd>{100 * lost.shares[UNAVOIDABLE]:.1f} %</dd>" in screen
+
+
+def test_capacity_far_beyond_the_arrivals_is_cut_and_said(small) -> None:
+    log = small({"tenants.0.arrivals.rate_rps": 2, "windows": 1})
+    text = check_page(log)
+    lines = {trace["name"]: trace for trace in panel(text, "requests a second: vision")}
+    most, course = max(lines["arrivals"]["y"]), courses(log)["vision"]
+    assert np.nanmax(course.could) > MOST_CAPACITY * most
+    assert max(one for one in lines["what served could answer"]["y"] if one is not None) == MOST_CAPACITY * most
+    told = f"cut at 4 times the most arrivals: vision, which goes up to {np.nanmax(course.could):,.0f}/s"
+    assert told in data_in(text)["time"]["note"]
+    assert told in text
+
+
+def test_where_nothing_came_capacity_is_drawn_whole() -> None:
+    nothing = np.zeros(3)
+    track = TenantTrack(nothing, nothing, nothing, np.full(3, 7.0), nothing, nothing, nothing, nothing)
+    assert most_capacity(track) == math.inf
 
 
 def test_a_run_that_goes_on_says_so_and_how_far_it_was_seen(tmp_path: Path) -> None:
@@ -160,7 +254,7 @@ def test_a_rival_that_has_not_settled_what_the_run_has_is_left_out(call, write_c
     log.write_bytes(b"".join(lines[:cut]))
     assert len(lines) > cut
     code, _, err = call("report", "run", "--html", "run.html")
-    assert (code, "left out of the page: run/against/events.jsonl: holds no whole record" in err) == (0, not cut)
+    assert (code, "left out: run/against/events.jsonl: holds no whole record" in err) == (0, not cut)
     assert "over static" not in Path("run.html").read_text("utf-8")
 
 
@@ -183,7 +277,7 @@ def test_names_act_neither_in_a_browser_nor_in_a_figure() -> None:
     lines[0]["tenants"][1]["trace"] = lines[0]["tenants"][1]["model"] = EVIL
     text = page(records.log_of(*lines))
     assert "<img" not in text.partition("</head>")[2]
-    assert text.count("<script") == 3
+    assert text.count("<script") == 4
     assert "alert(2)</script" not in text
     names = [trace["name"] for trace in data_in(text)["time"]["data"]]
     assert not any("<" in name for name in names)
@@ -240,5 +334,5 @@ def test_a_long_run_is_thinned_and_still_has_its_extremes() -> None:
 def test_the_page_needs_no_network_and_is_small(small) -> None:
     text = page(small({"windows": 1}))
     assert not re.search(r'(src|href)="(?!#)', text.partition("</head>")[2])
-    assert len(text.encode()) < 8e6
+    assert len(text.encode()) < 2.3e6
     assert (Path("run") / EVENTS_FILE).is_file()

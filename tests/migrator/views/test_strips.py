@@ -134,3 +134,10 @@ def test_tenants_and_tasks_differ_in_style() -> None:
     bars = [bar((0, 1), (0, 1, 2)), bar((0, 1), (2, 2, 3), tenant=1), bar((0, 1), (3, 3, 4), retrains=True)]
     (line,) = gantt(bars, 1, TimeScale(5, 5), ("A", "B"))
     assert len({str(span.style) for span in line.spans}) == 5
+
+
+def test_a_pool_s_instance_without_room_for_its_letters_is_marked_as_shared() -> None:
+    gpu = gpu_model("a100-80gb")
+    pool = Owner("vision", Task.INFERENCE, ("language",))
+    held = OwnedLayout.of([(gpu.placement("1g.10gb@0"), pool), (gpu.placement("2g.20gb@2"), pool)])
+    assert layout_strip(held, ["vision", "language"], 4).plain == "│+·│VL│"

@@ -118,7 +118,7 @@ def test_a_run_says_first_what_it_kept_and_ends_when_all_is_written(call: Call, 
     code, out, err = call("run", write_config(LATER), "--out", "out", "--policy", "whole", *keep)
     assert (code, err.splitlines()[-1]) == (5, "error: not kept: goodput>=1")
     assert [line.split(":")[0][:9] for line in out.splitlines()[:2]] == ["✓ slo_att", "✗ goodput"]
-    assert "The run is in out" in out
+    assert "migrator report out --full" in out
     again = call("report", "out", *keep)
     assert (again[0], again[1].splitlines()[:2]) == (5, out.splitlines()[:2])
     assert call("run", "--resume", "out", *keep)[:2] == again[:2]

@@ -273,7 +273,7 @@ VISION_STAYS = {**FOLLOWS_LOAD, "tenants.0.arrivals.scale": {"factor": 3.0}}
     ("changes", "vary"), [(ALL_STAY, ["load=0.5,0.9"]), (VISION_STAYS, ["tenants=2,1", "load=0.5,0.9"])]
 )
 def test_a_load_that_moves_no_tenant_is_refused(changes: Mapping[str, Any], vary: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"--vary load=0.5: small.yaml gives every tenant a scale.factor"):
+    with pytest.raises(ConfigError, match=r"--vary load=0.5: small.yaml has a scale.factor for every tenant"):
         cases_of(read_grid(vary), config(changes), "small.yaml")
 
 

@@ -14,7 +14,7 @@ from planner.cluster.search import SearchEffort, assign
 from tests.seeds import daily
 
 
-@pytest.mark.parametrize("seed", daily(range(40), range(0, 40, 8)))
+@pytest.mark.parametrize("seed", daily(range(40), {*range(0, 40, 8), 7, 19}))
 def test_an_assignment_is_the_best_that_places_as_many_and_no_dearer_than_the_bound(seed: int) -> None:
     fleet = random_fleet(seed, 5, 3, 1 + seed % 2)
     fleet = replace(fleet, apart=tuple(replace(own, per_node=False) for own in fleet.apart))
@@ -91,6 +91,13 @@ def test_who_may_go_nowhere_is_told() -> None:
     assert "no GPU may have it" in missing.reason
 
 
+def test_where_tenants_are_left_no_set_is_valued_that_rules_forbid() -> None:
+    fleet = plain_fleet(11, 8, 2)
+    fleet = replace(fleet, apart=(Apart(frozenset(fleet.tenants)),))
+    found = assign(fleet, Engine(fleet))
+    assert (len(found.unplaced), found.evaluations) == (6, 8)
+
+
 def test_one_gpu_has_all_tenants() -> None:
     fleet = plain_fleet(12, 3, 1)
     engine = Engine(fleet)
@@ -109,6 +116,16 @@ def test_moves_that_cost_more_than_they_bring_are_not_made() -> None:
     found = assign(fleet, Engine(fleet), present=present_at(fleet, sets := rival("random", fleet, 1), 1e7))
     assert found.moved == ()
     assert found.sets == tuple(tuple(fleet.tenants[i] for i in members) for members in sets)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 13, 29])
+def test_moves_that_pay_by_estimates_alone_are_not_kept(seed: int) -> None:
+    fleet = plain_fleet(seed, 8, 4)
+    free = assign(fleet, Engine(fleet))
+    gpu_of = {name: gpu.name for gpu, own in zip(fleet.gpus, free.sets, strict=True) for name in own}
+    present = Present(gpu_of, dict.fromkeys(fleet.tenants, 1.0), 6.0)
+    found = assign(fleet, Engine(fleet), present=present, effort=SearchEffort(sets=4))
+    assert found.worth >= free.worth + len(found.moved) / 6 - 1e-6
 
 
 def test_moves_for_nothing_lead_to_the_best() -> None:

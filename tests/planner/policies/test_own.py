@@ -236,6 +236,28 @@ def test_shares_are_checked_as_plans_are(tmp_path: Path, answer: str, message: s
     assert message in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("body", "found"), [(None, True), ("return moment.decided is None", True), ("return 0", False)]
+)
+def test_a_file_may_say_when_it_reconsiders(tmp_path: Path, body: str | None, found: bool) -> None:
+    path = tmp_path / "halves.py"
+    path.write_text(
+        SHARES + ("" if body is None else f"\n    def reconsiders(self, moment):\n        {body}\n"), "utf-8"
+    )
+    policy = policy_of(str(path))
+    assert isinstance(policy, SharePolicy)
+    assert policy.reconsiders(moment_of(share_tenant("a"))) is found
+
+
+def test_what_fails_as_it_reconsiders_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "halves.py"
+    path.write_text(SHARES + "\n    def reconsiders(self, moment):\n        1 / 0\n", "utf-8")
+    policy = policy_of(str(path))
+    assert isinstance(policy, SharePolicy)
+    with pytest.raises(PolicyError, match=r"reconsiders\(\) raised ZeroDivisionError"):
+        policy.reconsiders(moment_of(share_tenant("a")))
+
+
 ANSWER = (
     SHARES.replace("import SharePolicy", "import Answer, SharePolicy")
     + """

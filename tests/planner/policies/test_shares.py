@@ -19,7 +19,7 @@ from planner.policies.shares import (
     Shares,
     ShareTenant,
     least_shares,
-    training_in_turns,
+    speed_in_turns,
     violation,
 )
 from planner.policies.worth import best_answer, expected_worth
@@ -179,7 +179,7 @@ def test_in_turns_nobody_is_disturbed_and_training_has_the_whole_gpu_for_its_par
     tenant = replace(with_turns(B, 4.0), rate_beside=(B.rate_rps,), training_rate=rising).in_turns()
     assert tenant.rate_while(1).tolist() == [4.0 * quanta for quanta in range(QUANTA + 1)]
     assert tenant.training_rate.tolist() == pytest.approx([rising[-1] * quanta / 21 for quanta in range(21)])
-    assert training_in_turns(rising)[-1] == rising[-1] / 1.05
+    assert speed_in_turns(rising)[-1] == rising[-1] / 1.05
 
 
 def judged(moment: Moment, found: Answer, mean_rps: Sequence[float]) -> float:

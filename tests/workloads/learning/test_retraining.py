@@ -136,7 +136,7 @@ class TestCourse:
         ("wrong", "said"),
         [
             ({"model": "resnet51"}, "model 'resnet51': unknown"),
-            ({"model": f"{__name__}:no_classifier"}, "gives object, which lacks answer"),
+            ({"model": f"{__name__}:no_classifier"}, "returns object, which lacks answer"),
             ({"model": f"{__name__}:raising"}, "KeyError: 'depth'"),
             ({"model_options": {"depth": 3}}, "unexpected keyword argument 'depth'"),
             ({"benchmark": "mnist"}, "benchmark 'mnist': unknown"),
@@ -269,3 +269,32 @@ class TestProcess:
         said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.splitlines()
         assert isinstance(message_in(said[-2] + b"\n"), Finished)
         assert said[-1] == b"0"
+
+    def test_a_forked_child_computes_nothing_until_it_is_let_go(self, tmp_path: Path) -> None:
+        course, go = tmp_path / "course", tmp_path / "go"
+        code = (
+            "from workloads.learning.retraining import forked\n"
+            "from types import SimpleNamespace\n"
+            "said = SimpleNamespace(reached=lambda phase: print(phase, flush=True))\n"
+            f"forked(said, job={job(tmp_path).line().decode()!r}, course={str(course)!r}, go={str(go)!r})"
+        )
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "warm\n"
+            assert course.read_bytes() == b""
+            go.touch()
+            assert running.stdout.readline() == "started\n"
+            assert running.stdout.read().splitlines()[-1] == "finished"
+
+    def test_a_forked_child_that_waits_to_be_let_go_leaves_when_asked(self, tmp_path: Path) -> None:
+        code = (
+            "from workloads.learning.retraining import forked\n"
+            "from types import SimpleNamespace\n"
+            "said = SimpleNamespace(reached=lambda phase: print(phase, flush=True))\n"
+            f"forked(said, job={job(tmp_path).line().decode()!r}, course={str(tmp_path / 'course')!r}, go='never')"
+        )
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "warm\n"
+            running.terminate()
+            assert running.stdout.read().splitlines() == ["failed"]

@@ -42,14 +42,19 @@ from workloads.live.messages import (
     Heartbeat,
     Hello,
     Hung,
+    Lend,
+    Lent,
     Load,
     Loaded,
     NotDone,
     Request,
+    Return,
     Serve,
+    Share,
     State,
     Status,
     Stop,
+    Tenants,
     ToWorker,
     TurnedAway,
     Watch,
@@ -178,6 +183,24 @@ def test_a_dispatcher_that_drains_answers_what_waits_takes_nothing_more_and_says
     site.heard(Drained)
     assert [one.status for one in site.answers()] == [Status.IN_TIME, Status.REFUSED]
     assert site.answers()[1].reason == "no further request is taken"
+
+
+def test_tenants_may_come_and_go_while_what_waits_is_answered(site: Site) -> None:
+    site.dispatcher()
+    site.ask(b"waits")
+    site.heard(Counts, lambda counts: counts.waiting == 1)
+    site.order(Tenants(("text",)))
+    site.ask(b"too late")
+    site.heard(Counts, lambda counts: counts.refused == 1)
+    site.worker("a")
+    assert {one.status for one in site.answers()} == {Status.IN_TIME, Status.REFUSED}
+    assert "no further request of this tenant is taken" in {one.reason for one in site.answers()}
+    site.worker("b", tenant="text")
+    site.ask(b"new", tenant="text")
+    site.heard(Counts, lambda counts: counts.tenant == "text" and counts.in_time == 1)
+    site.order(Tenants(("vision", "text")))
+    site.ask(b"here again")
+    site.heard(Counts, lambda counts: counts.tenant == "vision" and counts.in_time == 1)
 
 
 def test_whoever_watches_late_hears_that_the_dispatcher_drains(site: Site) -> None:
@@ -439,6 +462,30 @@ def test_in_a_lane_one_tenant_computes_at_a_time_with_all_its_processes_and_all_
     }
 
 
+def test_an_instance_passes_to_a_pool_and_back_under_load_without_two_tenants_ever_in_it(
+    site: Site, tmp_path: Path
+) -> None:
+    site.dispatcher("vision", "sound")
+    (tmp_path / "lane").mkdir()
+    measured = (1, 4), (0.001, 0.001)
+    for name, tenant, is_shared in (("x/a", "vision", False), ("x/b", "sound", True)):
+        options = {"folder": str(tmp_path / "lane"), "tenant": tenant, "batch_s": 0.005}
+        own = {"lane": "x", "is_shared": is_shared, "options": options, "sample_bytes": None}
+        site.worker(name, "Turns", tenant=tenant, **own)
+        site.heard(Changed, becomes(name, State.SERVING))
+        for limit in (2, 4):
+            site.ask(*TWENTY)
+            site.order(Share("x/a", limit == 2, limit, *measured))
+    site.ask(*TWENTY, tenant="sound")
+    site.answers()
+    site.order(Drain("x/b"))
+    site.heard(Changed, becomes("x/b", State.GONE))
+    site.ask(*TWENTY)
+    answers = site.answers()
+    assert {one.status for one in answers} == {Status.IN_TIME}
+    assert (len(answers), b"clash" in {one.payload for one in answers}) == (6 * 20, False)
+
+
 def test_new_weights_wait_for_the_lane_s_batch_and_the_lane_for_them(site: Site, tmp_path: Path) -> None:
     site.dispatcher("vision", "sound")
     (tmp_path / "lane").mkdir()
@@ -455,6 +502,46 @@ def test_new_weights_wait_for_the_lane_s_batch_and_the_lane_for_them(site: Site,
     site.ask(b"four", tenant="sound")
     assert {one.status for one in site.answers()} == {Status.IN_TIME}
     assert site.answers()[-1].payload == b"new four"
+
+
+def test_a_lane_is_lent_when_its_batches_are_answered_and_serves_nobody_until_it_is_given_back(
+    site: Site, tmp_path: Path
+) -> None:
+    site.dispatcher("vision", "sound")
+    folder = tmp_path / "lane"
+    folder.mkdir()
+    for name, tenant in (("x/a", "vision"), ("x/b", "sound")):
+        options = {"folder": str(folder), "tenant": tenant, "batch_s": 0.05}
+        site.worker(name, "Turns", tenant=tenant, lane="x", options=options, batch_limit=1, sample_bytes=None)
+        site.heard(Changed, becomes(name, State.SERVING))
+    site.ask(b"one", b"two", b"three")
+    site.heard(Heartbeat, lambda beat: beat.worker == "x/a" and beat.batches > 0)
+    site.order(Lend("x", "trainer"))
+    assert site.heard(Lent).worker == "trainer"
+    assert [*folder.iterdir()] == []  # nobody computes
+    site.ask(b"other", tenant="sound")
+    site.heard(Counts, lambda counts: counts.tenant == "sound" and counts.waiting == 1)
+    site.order(Return("trainer"))
+    assert [(one.status, one.payload) for one in site.answers()] == [
+        (Status.IN_TIME, payload) for payload in (b"one", b"two", b"three", b"other")
+    ]
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_worker_that_is_struck_over_its_batch_keeps_its_lane_from_no_trainer(
+    site: Site, blow: signal.Signals
+) -> None:
+    site.dispatcher("vision", "sound", hang_s=0.3)
+    struck = into_serving(site, "x/a", "x")
+    struck.send_signal(blow)
+    site.order(Lend("x", "trainer"))
+    assert site.heard(Lent).worker == "trainer"
+    assert struck.wait(PATIENCE_S) == -signal.SIGKILL
+    site.worker("x/b", lane="x")
+    site.heard(Changed, becomes("x/b", State.SERVING))
+    site.heard(Counts, lambda counts: counts.waiting == site.n_asked)  # it waits, too
+    site.order(Return("trainer"))
+    assert statuses(site) == {Status.IN_TIME: site.n_asked}
 
 
 @pytest.mark.parametrize("blow", daily([signal.SIGKILL, signal.SIGSTOP], [signal.SIGKILL]), ids=["killed", "stopped"])
@@ -494,17 +581,6 @@ def test_a_worker_that_hangs_in_a_lane_is_killed_and_the_others_go_on(site: Site
     assert statuses(site) == {Status.IN_TIME: 2}
 
 
-def test_a_worker_that_is_called_as_a_lane_is_sent_away_and_the_lane_goes_on(site: Site) -> None:
-    site.dispatcher()
-    site.worker("x/a", lane="x")
-    site.heard(Changed, becomes("x/a", State.SERVING))
-    confused = site.worker("x")
-    assert "x is a lane and a worker" in site.heard(NotDone).reason
-    assert confused.wait(PATIENCE_S) == 0
-    site.ask(b"y")
-    assert statuses(site) == {Status.IN_TIME: 1}
-
-
 def test_what_answers_are_worth_is_taken_for_known_tenants_only(site: Site) -> None:
     site.dispatcher()
     site.order(Worth("sound", 0.5))
@@ -514,16 +590,15 @@ def test_what_answers_are_worth_is_taken_for_known_tenants_only(site: Site) -> N
 # --- silence and hanging
 
 
-def test_a_silent_worker_is_given_up_and_leaves_when_it_wakes(site: Site) -> None:
+def test_a_silent_worker_is_killed_and_what_it_had_goes_to_another(site: Site) -> None:
     site.dispatcher(silence_s=4.0, hang_s=PATIENCE_S)
     worker = into_serving(site)
     worker.send_signal(signal.SIGSTOP)
-    given_up = site.heard(Changed, becomes("a", State.GONE))
+    gone = site.heard(Changed, becomes("a", State.GONE))
     site.worker("b")
     assert statuses(site) == {Status.IN_TIME: 2}
-    worker.send_signal(signal.SIGCONT)
-    assert given_up.reason.startswith("not heard for")
-    assert worker.wait(PATIENCE_S) == 0
+    assert gone.reason.startswith("not heard for")
+    assert worker.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_a_worker_that_is_heard_is_not_given_up(site: Site) -> None:
@@ -638,7 +713,7 @@ def test_garbage_is_told_and_the_service_goes_on(site: Site) -> None:
     site.dispatcher()
     site.client._socket.send(packed(Stop("a", "b")))
     site.client._socket.send_multipart([b"x", b"y"])
-    assert "Invalid value 'Stop' - at `$.type`; kinds allowed here: Request" in site.heard(NotDone).reason
+    assert "Invalid value 'Stop' - at `$.type`; kinds allowed here: Labelled Request" in site.heard(NotDone).reason
     site.worker("a")
     site.ask(b"x")
     assert statuses(site) == {Status.IN_TIME: 1}
@@ -665,7 +740,6 @@ def test_who_sends_too_much_at_once_is_cut_off_and_the_service_goes_on(site: Sit
         (Hello("sound", 1, 1, (1,), (0.1,)), "no tenant 'sound'; there is: vision"),
         (Hello("vision", 1, 0, (1,), (0.1,)), "must lie in 1–4096"),
         (Hello("vision", 1, 1, (2, 1), (0.1, 0.1)), "needs ascending batches"),
-        (Hello("vision", 1, 1, (1,), (0.1,), "y"), "lane 'y' is another instance's"),
     ],
 )
 def test_a_worker_that_makes_no_sense_is_sent_away(site: Site, hello: Hello, said: str) -> None:

@@ -43,8 +43,9 @@ from workloads.live.front_door import (
     is_origin,
     tokens_of,
 )
-from workloads.live.messages import Counts, Drain, DrainAll, Drained, Draining, Load, Loaded
+from workloads.live.messages import Counts, Drain, DrainAll, Drained, Draining, Labelled, Load, Loaded
 from workloads.live.open_inference import Tensor
+from workloads.live.process import DOOR_SETUP
 
 PATCH, SAME = Tensor("patch", "UINT8", (2, 2)), Tensor("same", "UINT8", (2, 2))
 """What Echo takes and gives."""
@@ -265,7 +266,7 @@ def test_what_the_page_says_to_type_works() -> None:
     with bench.door(64) as (_, url, _):
         ran = subprocess.run(["bash", "-c", f"url={url}\n{typed}"], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith('{"name":"bench"')
-    (shown,) = re.findall(r"The last prints `(.*)`", page)
+    (shown,) = re.findall(r"The last prints\s+`(.*)`", page)
     assert ran.stdout.endswith(shown)
 
 
@@ -366,6 +367,42 @@ def test_a_request_that_finds_no_room_counts_as_many_as_its_tenant_s_last_one_un
     assert client.ask("POST", "/v2/models/vision/infer", b"{}").status == 400
     assert client.ask("POST", "/v2/models/nobody/infer", b"{}").status == 404
     assert site.finish()["arrived"] == 2
+
+
+LABELS = replace(VISION, input=Tensor("patch", "UINT8", (2,)), output=Tensor("label", "UINT16", (1,)))
+"""Asked with two bytes, a model that answers what it was asked answers with a label."""
+
+
+def test_what_clients_say_of_answers_is_counted_once(site: Site) -> None:
+    served(site)
+    client, _ = door(site, LABELS)
+
+    def ask(*pixels: int, **more: object) -> None:
+        told = {"name": "patch", "datatype": "UINT8", "shape": [len(pixels) // 2, 2], "data": list(pixels)}
+        assert client.infer({"inputs": [told], **more}).status == 200
+
+    def say(**said: object) -> Told:
+        return client.ask("POST", "/v2/models/vision/feedback", json.dumps(said).encode())
+
+    ask(3, 0, id="one")
+    ask(1, 0, 2, 0, 0, 1, id="three")
+    ask(4, 0)
+    assert say(id="three", labels=[1, 7]).error == "labels: 2 of them; id 'three' has 3 answers"
+    assert say(id="three", labels=[1, 7, 256]).json == {"id": "three", "labels": 3, "right": 2}
+    assert site.heard(Labelled) == Labelled("vision", 3, 2)
+    assert say(id="one", label=3).json == {"id": "one", "labels": 1, "right": 1}
+    assert say(id="one", label=3).error == "id 'one': no answer to it within 3600 s waits for a label"
+    assert say(id="one", label=3).status == 404
+    assert site.finish()["arrived"] == 5
+
+
+def test_answers_that_are_no_labels_wait_for_none_and_a_large_body_is_refused(site: Site) -> None:
+    served(site)
+    client, _ = door(site)
+    assert client.ask("POST", "/v2/models/vision/feedback", b"{}").error == "model vision: its answers are no labels"
+    client, _ = door(site, LABELS)
+    assert client.ask("POST", "/v2/models/vision/feedback", bytes(2**16 + 1)).status == 413
+    assert client.ask("GET", "/v2/models/vision/feedback").status == 405
 
 
 def test_a_full_queue_is_told(site: Site) -> None:
@@ -867,6 +904,47 @@ def test_a_file_that_is_no_secret_is_refused(
     with pytest.raises(FrontDoorError, match=said) as caught:
         tokens_of(DoorSetup(Path("s"), tenants))
     assert str(path) in str(caught.value)
+
+
+def test_at_hup_it_goes_on_by_another_setup_unless_that_is_wrong(site: Site, secrets: dict[str, Path]) -> None:
+    served(site)
+    client, process = door(site, replace(VISION, token_file=secrets["vision"]))
+    client.becomes_ready("/v2/models/vision", 401)
+    own, other = ({"Authorization": f"Bearer {name}-0123456789abcdef"} for name in ("vision", "text"))
+    assert client.ask("GET", "/v2/models/vision", **own).status == 200
+    tenants = [replace(VISION, token_file=secrets["text"])]
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(client.infer, one(1, 2, 3, 4), **own)
+        under_way.result(PATIENCE_S)
+        (site.folder / DOOR_SETUP).write_text(as_text(DoorSetup(site.folder, tuple(tenants), origins=(PAGE,))))
+        process.send_signal(signal.SIGHUP)
+        until_s = monotonic() + PATIENCE_S
+        while client.ask("GET", "/v2/models/vision", **other).status != 200:
+            assert monotonic() < until_s
+    assert client.ask("GET", "/v2/models/vision", **own).status == 401
+    assert client.ask("GET", "/v2/models/vision", **other, Origin=PAGE).status == 200
+    for wrong in ("half a set", as_text(DoorSetup(site.folder, (replace(VISION, token_file=Path("no")),)))):
+        (site.folder / DOOR_SETUP).write_text(wrong)
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("front door: ")
+    assert client.infer(one(1, 2, 3, 4), **other).status == 200
+
+
+def test_who_comes_later_keeps_the_others_ready_and_counts_once_it_was_served(site: Site) -> None:
+    site.dispatcher("vision", "text")
+    site.worker("a")
+    client, process = door(site)
+    client.becomes_ready()
+    (site.folder / DOOR_SETUP).write_text(as_text(DoorSetup(site.folder, (VISION, TEXT))))
+    process.send_signal(signal.SIGHUP)
+    client.becomes_ready("/v2/models/text/ready", 503)  # it is known, and not served
+    assert client.ask("GET", "/v2/health/ready").status == 200
+    worker = site.worker("b", tenant="text")
+    client.becomes_ready("/v2/models/text/ready")
+    assert client.ask("GET", "/v2/health/ready").status == 200
+    worker.kill()
+    client.becomes_ready("/v2/health/ready", 503)
 
 
 # --- the end of others

@@ -128,7 +128,7 @@ class Live:
                 if group.ready_s == now_s:
                     self.queues[group.tenant].join(worker, group.latency, group.limit)
                     self.queues[group.tenant].credit(worker, 1000)
-                    self.lanes.join(group.lane, group.tenant, worker)
+                    self.lanes.join(group.lane, group.tenant, worker, is_shared=True)
                 if group.end_s <= now_s and group.ready_s <= now_s:
                     self.queues[group.tenant].drain(worker)
         for own in self.case.requests:
@@ -192,7 +192,7 @@ def lanes_of(*workers: str) -> Lanes:
         lane, tenant = worker.split("/")
         queues[tenant].join(worker, FLAT, 1)
         queues[tenant].credit(worker, 1)
-        lanes.join(lane, tenant, worker)
+        lanes.join(lane, tenant, worker, is_shared=True)
     for number, queue in enumerate(queues.values()):
         queue.arrive(b"", number, 0.0, 90.0 + number, b"", 0.0)
     return lanes
@@ -213,6 +213,23 @@ def test_a_lane_is_kept_for_new_weights_once_it_is_free_and_until_they_are_loade
     assert "x/b" in [worker for worker, _ in lanes.hand_out(5.0)]
 
 
+def test_who_joins_a_lane_in_which_a_worker_loads_waits_and_so_does_a_loan() -> None:
+    lanes = lanes_of("x/a", "x/b")
+    lanes.loads("x/a")
+    lanes.lend("x", "trainer")
+    assert (lanes.hand_out(1.0), lanes.kept()) == ([], [])
+    lanes.keep("x/a")  # newer weights
+    lanes.release("x/a")
+    assert lanes.kept() == ["trainer"]
+    lanes.give_back("trainer")
+    assert (lanes.kept(), lanes.hand_out(2.0)) == (["x/a"], [])
+    lanes.loads("x/b")
+    lanes.leave("b", "x/b")
+    lanes._queues["b"].leave("x/b", 2.0, to_blame=False)
+    lanes.release("x/a")
+    assert [worker for worker, _ in lanes.hand_out(3.0)] == ["x/a"]
+
+
 def test_a_lane_is_kept_twice_for_who_is_asked_twice() -> None:
     lanes = lanes_of("x/a", "x/b")
     lanes.keep("x/b")
@@ -224,7 +241,146 @@ def test_a_lane_is_kept_twice_for_who_is_asked_twice() -> None:
     assert [worker for worker, _ in lanes.hand_out(2.0)] == ["x/a"]
 
 
-def test_a_lane_is_no_worker_s_name() -> None:
+def test_an_instance_passes_to_a_pool_and_back_without_two_tenants_ever_in_it() -> None:
+    lanes = lanes_of("x/a", "x/b")
+    lanes.share("x/a", is_shared=False)
+    queue = lanes._queues["b"]
+    lanes.leave("b", "x/b")
+    queue.leave("x/b", 0.0, to_blame=False)
+    assert [worker for worker, _ in lanes.hand_out(1.0)] == ["x/a"]
+    queue.join("x/b", FLAT, 1)
+    queue.credit("x/b", 1)
+    lanes.join("x", "b", "x/b", is_shared=True)  # a's batch is from before
+    assert lanes.hand_out(2.0) == []
+    lanes.leave("a", "x/a")
+    assert [worker for worker, _ in lanes.hand_out(3.0)] == ["x/b"]
+
+
+def test_a_lane_is_lent_once_it_is_free_and_serves_again_when_it_is_given_back() -> None:
+    lanes = lanes_of("x/a", "x/b")
+    assert [worker for worker, _ in lanes.hand_out(1.0)] == ["x/a"]
+    lanes.lend("x", "trainer")
+    assert (lanes.kept(), lanes.hand_out(2.0)) == ([], [])
+    lanes._queues["a"].answer("x/a", [0], [b""], "", 3.0)
+    assert (lanes.kept(), lanes.kept(), lanes.hand_out(3.0)) == (["trainer"], [], [])
+    lanes.give_back("trainer")
+    assert [worker for worker, _ in lanes.hand_out(4.0)] == ["x/b"]
+    lanes.give_back("trainer")  # once is enough
+
+
+def test_a_loan_outlives_all_workers_of_its_lane_and_those_that_join_it_wait() -> None:
+    lanes = lanes_of("x/a", "x/b")
+    lanes.lend("x", "trainer")
+    assert lanes.kept() == ["trainer"]
+    for tenant in "ab":
+        lanes.leave(tenant, f"x/{tenant}")
+        lanes._queues[tenant].leave(f"x/{tenant}", 1.0, to_blame=False)
+    lanes._queues["b"].join("x/b2", FLAT, 1)
+    lanes._queues["b"].credit("x/b2", 1)
+    lanes.join("x", "b", "x/b2", is_shared=True)
+    assert (lanes.hand_out(2.0), lanes.kept()) == ([], [])
+    lanes.give_back("trainer")
+    assert [worker for worker, _ in lanes.hand_out(3.0)] == ["x/b2"]
+
+
+def test_a_lane_without_workers_is_lent_at_once_and_forgotten_after() -> None:
     lanes = lanes_of("x/a")
-    with pytest.raises(ValueError, match="worker x: x is a lane and a worker"):
-        lanes.join("", "a", "x")
+    lanes.lend("y", "trainer")
+    assert lanes.kept() == ["trainer"]
+    assert [worker for worker, _ in lanes.hand_out(1.0)] == ["x/a"]
+    lanes.give_back("trainer")
+    assert lanes.kept() == []
+
+
+def test_new_weights_and_loans_wait_for_each_other() -> None:
+    lanes = lanes_of("x/a", "x/b")
+    lanes.keep("x/a")
+    lanes.lend("x", "trainer")
+    lanes.keep("x/b")
+    assert lanes.kept() == ["x/a"]
+    lanes.release("x/a")
+    assert lanes.kept() == ["trainer"]
+    lanes.give_back("trainer")
+    assert (lanes.kept(), lanes.hand_out(1.0)) == (["x/b"], [])
+
+
+def test_what_is_lent_of_a_tenant_s_own_instances_waits_and_the_others_serve() -> None:
+    queues = {"a": TenantQueue("a")}
+    lanes = Lanes(queues)
+    for worker in ("x/0", "x/1", "y/0"):
+        queues["a"].join(worker, FLAT, 1)
+        queues["a"].credit(worker, 1)
+        lanes.join(worker[0], "a", worker, is_shared=False)
+    for number in range(3):
+        queues["a"].arrive(b"", number, 0.0, 90.0, b"", 0.0)
+    lanes.lend("x", "trainer")
+    assert [worker for worker, _ in lanes.hand_out(1.0)] == ["y/0"]
+    assert lanes.kept() == ["trainer"]
+    lanes.give_back("trainer")
+    assert [worker for worker, _ in lanes.hand_out(2.0)] == ["x/0", "x/1"]
+
+
+def test_where_one_tenant_alone_is_served_no_process_waits_for_another() -> None:
+    queues = {"a": TenantQueue("a")}
+    lanes = Lanes(queues)
+    for worker in ("x/0", "x/1"):
+        queues["a"].join(worker, FLAT, 1)
+        queues["a"].credit(worker, 1)
+        lanes.join("x", "a", worker, is_shared=False)
+    queues["a"].arrive(b"", 0, 0.0, 90.0, b"", 0.0)
+    assert len(lanes.hand_out(1.0)) == 1
+    queues["a"].arrive(b"", 1, 0.0, 90.0, b"", 1.0)
+    assert len(lanes.hand_out(2.0)) == 1
+    lanes.share("x/0", is_shared=True)
+    queues["a"].answer("x/0", [0], [b""], "", 3.0)
+    queues["a"].credit("x/0", 1)
+    queues["a"].arrive(b"", 2, 0.0, 90.0, b"", 3.0)
+    assert lanes.hand_out(3.0) == []  # in turns, the whole lane is busy until all of a turn is answered
+
+
+@pytest.mark.parametrize("seed", daily(range(200), range(0, 200, 4)))
+def test_nothing_computes_at_once_in_an_instance_however_it_changes_hands_or_is_lent(seed: int) -> None:
+    rng = np.random.default_rng([seed, 65])
+    queues = {name: TenantQueue(name) for name in "abc"}
+    lanes, where = Lanes(queues), dict[str, tuple[str, str]]()
+    under_way: dict[str, list[int]] = {}
+    lent, training = dict[str, str](), dict[str, str]()  # lanes by loan: asked for, and had
+    for step in range(120):
+        now_s, deed = float(step), rng.integers(0, 8)
+        tenant, lane = str(rng.choice([*queues])), str(rng.choice(["x", "y"]))
+        if deed == 0 and len(where) < 8:
+            worker = f"{lane}/{tenant}/{step}"
+            queues[tenant].join(worker, FLAT, int(rng.integers(1, 4)))
+            queues[tenant].credit(worker, 9)
+            lanes.join(lane, tenant, worker, is_shared=bool(rng.integers(0, 2)))
+            where[worker] = lane, tenant
+        elif deed == 1 and where:
+            lanes.share(str(rng.choice([*where])), is_shared=bool(rng.integers(0, 2)))
+        elif deed == 2 and where:
+            worker = str(rng.choice([*where]))
+            own = where.pop(worker)[1]
+            lanes.leave(own, worker)
+            queues[own].leave(worker, now_s, to_blame=False)
+            under_way.pop(worker, None)
+        elif deed in (3, 4) and under_way:
+            worker = str(rng.choice([*under_way]))
+            numbers = under_way.pop(worker)
+            queues[where[worker][1]].answer(worker, numbers, [b""] * len(numbers), "", now_s)
+            queues[where[worker][1]].credit(worker, 9)
+        elif deed == 6 and len(lent) < 3:
+            lanes.lend(lane, f"loan {step}")
+            lent[f"loan {step}"] = lane
+        elif deed == 7 and lent:
+            loan = str(rng.choice([*lent]))
+            lanes.give_back(loan)
+            del lent[loan]
+            training.pop(loan, None)
+        queues[tenant].arrive(b"", step, now_s, now_s + 50, b"", now_s)
+        for worker, batch in lanes.hand_out(now_s):
+            under_way[worker] = [one.number for one in batch]
+        training |= {loan: lent[loan] for loan in lanes.kept()}
+        for lane in ("x", "y"):
+            in_it = {where[worker][1] for worker in under_way if where[worker][0] == lane}
+            in_it |= {loan for loan, own in training.items() if own == lane}
+            assert len(in_it) <= 1, (lane, in_it)
+            assert in_it or lane not in lent.values(), (lane, lent)  # what is free is lent

@@ -40,7 +40,7 @@ def test_wrong_options_are_named() -> None:
 
 
 def test_what_lacks_the_methods_is_no_model() -> None:
-    with pytest.raises(ModelError, match=r"gives NoneType, which lacks answer\(inputs\) or load\(weights\)"):
+    with pytest.raises(ModelError, match=r"returns NoneType, which lacks answer\(inputs\) or load\(weights\)"):
         loaded(f"{HERE}:none", {})
 
 
@@ -48,7 +48,7 @@ def test_what_lacks_the_methods_is_no_model() -> None:
     ("asked", "said"),
     [
         (b"raise", r"the model raised RuntimeError: asked to \(live_models.py, line \d+\)"),
-        (b"short", "gave 0 answers to 1 inputs"),
+        (b"short", "returned 0 answers to 1 inputs"),
         (b"text", "answered with str; bytes are needed"),
     ],
 )

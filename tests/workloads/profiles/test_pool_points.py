@@ -15,7 +15,7 @@ from executor.catalogue import gpu_model
 from executor.mig import GpuModel
 from tests.seeds import examples
 from workloads.profiles.operating_point import operating_points, point_of, servable_rows
-from workloads.profiles.pool_points import CONTEXT_MIB, JointPoints, PoolPoints, memory_mib
+from workloads.profiles.pool_points import CONTEXT_MIB, JointPoints, PoolPoints, lends, memory_mib
 from workloads.profiles.table import ServiceProfiles, ServiceRow, shipped_profiles
 
 GPU = gpu_model("a100-80gb")
@@ -124,6 +124,8 @@ def test_points_are_the_best_of_all_that_may_be_tried(has_memory: bool, turn_cos
                 assert (one.batch, one.processes, one.latency_s) == (row.batch, row.processes, row.latency_s)
                 assert row.latency_s <= -minus_longest_s
                 assert one.planned_rps == pytest.approx(row.batch * row.processes / row.latency_s / (1 + turn_cost))
+                assert one.mixed_rps(0.0) == pytest.approx(one.planned_rps)
+                assert one.mixed_rps(1.0) == one.rate_rps
                 assert one.slack_s == pytest.approx(tenant.slo_s - (1 + turn_cost) * row.latency_s)
                 assert one.slack_s > 0
     assert min(n_served, n_refused) > 50
@@ -240,3 +242,12 @@ def test_rows_know_what_any_row_of_their_model_says_of_memory() -> None:
         (7.0, 5.0, None, 3.0),
         (7.0, None, None, 3.0),
     ]
+
+
+def test_an_instance_is_lent_where_a_trainer_has_memory_beside_those_who_serve() -> None:
+    profile = GPU.profile("1g.10gb")
+    row = replace(sized("a", 1000.0, 500.0, 2).rows[0], context_mib=200.0)
+    have = (profile.memory_gib or 0) * 1024
+    beside = memory_mib([row]) + 1000.0 + 200.0
+    for training_mib, is_lent in ((have - beside, True), (have - beside + 1.0, False), (None, True)):
+        assert lends(profile, [row], replace(row, training_mib=training_mib)) == is_lent

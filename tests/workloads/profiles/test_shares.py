@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from executor.catalogue import gpu_model
 from workloads.errors import ProfileTableError, UnmetSloError
+from workloads.profiles.knee import Knee
 from workloads.profiles.operating_point import operating_points
 from workloads.profiles.shares import (
     IMAGE,
@@ -265,3 +266,13 @@ def test_without_an_slo_it_is_exactly_that_part(model: str) -> None:
 def test_in_turns_a_batch_lasts_as_much_longer_as_its_part_is_smaller() -> None:
     point = made(("7g.80gb", 4, 1, 0.1, 40.0)).point_in_turns(0.25)
     assert (point.latency.at(4), point.rate_rps) == (pytest.approx(0.4 * 1.05), pytest.approx(10.0 / 1.05))
+
+
+def test_steepness_is_the_mean_of_both_slopes_over_batches() -> None:
+    knees = {1: Knee(0.5, 0.01, -0.04, -0.01, 0.1, 0.9), 4: Knee(0.4, 0.02, -0.09, -0.02, 0.1, 0.9)}
+    measured = ShareProfile.of(TABLE, GPU, "resnet50", 0.15, knees=knees)
+    assert measured.steepness == pytest.approx((0.04 + 0.01 + 0.09 + 0.02) / 4)
+
+
+def test_without_measurements_a_steeper_model_is_steeper() -> None:
+    assert profile_of("bert-large", 0.33).steepness > profile_of("mobilenet-v2", 0.33).steepness > 0

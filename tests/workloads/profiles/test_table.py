@@ -128,7 +128,7 @@ def test_an_unknown_model_names_the_nearest_and_all_others() -> None:
 
 def test_a_table_made_in_memory_holds_no_combination_twice() -> None:
     row = shipped_profiles().rows[0]
-    with pytest.raises(ProfileTableError, match="stands there 2 times"):
+    with pytest.raises(ProfileTableError, match="is there 2 times"):
         ServiceProfiles("made", (row, row))
 
 
@@ -522,7 +522,7 @@ def test_what_is_measured_of_a_model_is_checked(case: str) -> None:
     ],
 )
 def test_what_holds_for_several_rows_is_told_once(cells: tuple[str, ...], what: str) -> None:
-    with pytest.raises(ProfileTableError, match=f"line 3: {what} of vit on a30-24gb.* stands in line 2 already"):
+    with pytest.raises(ProfileTableError, match=f"line 3: {what} of vit on a30-24gb.* is in line 2 already"):
         parse_profiles("mine", with_optional((*GOOD, *MEASURED, *MEMORY, *TURN), (*another("4"), *cells)))
 
 

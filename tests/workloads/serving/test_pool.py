@@ -361,6 +361,18 @@ def test_a_job_is_done_on_its_lane() -> None:
     )
 
 
+def test_whose_lane_is_kept_for_a_job_goes_to_another_before_those_due_later() -> None:
+    quick = Served(LatencyCurve((1,), (0.5,)), 1)
+    state = replace(PoolState.at_start(2), jobs=(replace(job(), lane_id="a"),))
+    lanes = [lane("a", quick, None), lane("b", ONE_SECOND, ONE_SECOND)]
+    requests = named([arrivals(0.0, slo_s=10.0), arrivals(0.0, slo_s=20.0)])
+    found = []
+    for _ in range(2):  # it stops as the job's last piece begins
+        state, piece = pool.advance(requests, state, lanes, [ALWAYS] * 2, INF, trains_in_slack=True)
+        found += [(member, *one.answer_s.tolist()) for member, one in enumerate(piece.outcomes) if len(one.answer_s)]
+    assert sorted(found) == [(0, 1.0), (1, 2.0)]
+
+
 def test_a_job_without_its_lane_waits() -> None:
     state = replace(PoolState.at_start(1), jobs=(replace(job(), lane_id="b"),))
     state, piece = pool.advance(named([arrivals(0.0)]), state, [lane("a", ONE_SECOND)], [ALWAYS], INF)

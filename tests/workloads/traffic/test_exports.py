@@ -164,7 +164,7 @@ EXPORTS = {
         prometheus([({"__name__": "job:http_requests:rate5m", "job": "api"}, by(15))], 15), "rates takes them", AS_RATES
     ),
     "Prometheus: a moment": Export(answer("vector", [{"metric": {}, "value": [BEGIN, "5"]}]), "query_range"),
-    "Prometheus: a number": Export(answer("scalar", [BEGIN, "5"]), "query_range gives a matrix"),
+    "Prometheus: a number": Export(answer("scalar", [BEGIN, "5"]), "query_range returns a matrix"),
     "Prometheus: a bad query": Export('{"status":"error","errorType":"bad_data","error":"parse error"}', "parse error"),
     "Prometheus: nothing found": Export(answer("matrix", []), "the query found nothing"),
     "Prometheus: histograms": Export(
@@ -224,7 +224,7 @@ EXPORTS = {
     "CloudWatch": Export(
         "Full label,RequestCount\nStatistic,Sum\n2024/05/10 12:00:00,5\n2024/05/10 12:01:00,7\n", "docs/traces.md"
     ),
-    "Twice the same hour": Export(table("Time,rps", [5, 6], step_s=0), "stands in line 2 already"),
+    "Twice the same hour": Export(table("Time,rps", [5, 6], step_s=0), "is in line 2 already"),
     "A step that varies": Export("Time,rps\n0,5\n15,6\n31,7\n45,8\n", "one interval of whole seconds"),
     "nginx: combined": Export(log('127.0.0.1 - - [{clf}] "GET / HTTP/1.1" 200 612 "-" "curl (KHTML, x)"'), "docs/tr"),
     "Apache: common": Export(log('10.0.0.1 - bob [{clf}] "GET / HTTP/1.0" 200 2326'), "an access log"),

@@ -64,7 +64,7 @@ BAD = {
     "missing cell": ("second,count\n0\n", "line 2: '0' has 1 columns"),
     "one cell too many": ("second,count\n0,1,2\n", "line 2: '0,1,2' has 3 columns"),
     "unsorted seconds": ("second,count\n5,1\n4,1\n", "line 3: second 4 follows 5; times must ascend, or arrivals.sort"),
-    "duplicate seconds": ("second,count\n5,1\n5,1\n", "line 3: second 5 stands in line 2 already"),
+    "duplicate seconds": ("second,count\n5,1\n5,1\n", "line 3: second 5 is in line 2 already"),
     "missing seconds": (
         "second,count\n7,1\n9,2\n",
         "1 of 3 s have no data, 1 s after 7 (line 2); arrivals.gaps: zero (no requests came), interpolate or refuse",
@@ -230,7 +230,7 @@ def test_rows_are_sorted_where_that_is_asked_for(text: str, counts: list[int], w
 
 def test_a_second_that_stands_twice_is_refused_sorted_or_not(written: Path) -> None:
     written.write_text("time,requests\n10,4\n11,1\n10,3\n")
-    with pytest.raises(TraceError, match="line 4: time 10 stands in line 2 already"):
+    with pytest.raises(TraceError, match="line 4: time 10 is in line 2 already"):
         read_trace(written, Reading(sort=True))
 
 
@@ -611,3 +611,20 @@ def test_a_long_name_is_soon_told(header: str, written: Path) -> None:
     written.write_text(f"{header}\n0,5\n1,7\n")
     with pytest.raises(TraceError, match="does not say what a row is"):
         read_trace(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "last_s"),
+    [
+        ("second,count\n1700000000,1\n1700000001,2\n", 1_700_000_001),
+        ("second,count\n0,1\n1,2\n", None),
+        ("timestamp,requests\n1700000000000,1\n1700000060000,2\n", 1_700_000_060),
+        ("timestamp,requests\n2023-11-14T22:13:20Z,1\n2023-11-14T22:13:21Z,2\n", 1_700_000_001),
+        ("timestamp,requests\n2023-11-14T22:13:20,1\n2023-11-14T22:13:21,2\n", 1_700_000_001 - 14 * 3600),
+        ("timestamp\n2023-11-14T23:13:20.5+01:00\n2023-11-14T23:13:21.5+01:00\n", 1_700_000_001.5),
+        ("time\n20231114221320\n20231114221321\n", 1_700_000_001 - 14 * 3600),
+    ],
+)
+def test_the_last_row_has_a_time_of_the_epoch_where_the_file_says_one(text: str, last_s: float, written: Path) -> None:
+    written.write_text(text)
+    assert read_trace(written).last_s == last_s

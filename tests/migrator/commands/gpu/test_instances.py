@@ -280,7 +280,7 @@ def test_a_damaged_file_is_refused_and_what_stands_is_listed(call, tmp_path: Pat
     for words in (("apply", "1g.5gb@0"), ("clear",), ("diff", "1g.5gb@0"), ("restore",)):
         code, out, err = call("gpu", *words)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "see what stands (migrator gpu list), delete the file, then" in err
+        assert "see what is there (migrator gpu list), delete the file, then" in err
     code, out, err = call("gpu", "list", "--json")
     assert (code, err.startswith("warning: ")) == (0, True)
     (item,) = json.loads(out)["gpus"][0]["instances"]

@@ -11,16 +11,20 @@ import pytest
 from msgspec.structs import replace
 
 from executor.errors import GpuError
+from executor.messages import value_in
 from migrator.config.reading import read_config
-from migrator.config.sections import InputConfig, RetrainingConfig
-from migrator.errors import ConfigError, LiveError
+from migrator.config.sections import InputConfig, LearningConfig, RetrainingConfig
+from migrator.errors import ConfigError, LiveError, MigratorError
 from migrator.inputs.assembly import assemble
 from migrator.inputs.estimates import as_estimated
-from workloads.learning.profiler import Found, Measured, Prepared, Refused, Tried
+from tests.migrator.log import records as log_records
+from workloads.learning.course import Started
+from workloads.learning.inbox import Inbox
+from workloads.learning.profiler import Came, Found, Measured, Prepared, Refused, Tried
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.learning import SPARE, LiveModels, Served, Taught
+from migrator.execution.live.learning import FIRST, SPARE, LiveModels, Served, Taught, learned_in
 from migrator.execution.live.site import Asking, Site
 
 CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
@@ -72,7 +76,7 @@ def models(site: Profilers, options: Sequence[Mapping[str, Any]] = ()) -> LiveMo
     config = config.model_copy(update={"tenants": tenants})
     setting, traffic = assemble(config, "live-cpu.yaml")
     requests = traffic.requests(0, round(config.windows * config.window_s))
-    return LiveModels(setting.config, setting.tenants, site, requests, {}, aside)
+    return LiveModels(setting.config, setting.tenants, site, requests, aside)
 
 
 SERVES = {"learning": None, "retraining": None, "input": InputConfig(dtype="float32", shape=[3, 8]), "classes": 10}
@@ -85,7 +89,7 @@ def served_models(site: Profilers, first: Mapping[str, Any], second: Mapping[str
     changes = ({"retraining": None, **own} for own in (first, second))
     tenants = [one.model_copy(update=own) for one, own in zip(config.tenants, changes, strict=True)]
     setting, _ = assemble(config.model_copy(update={"tenants": tenants}), "live-cpu.yaml")
-    return LiveModels(setting.config, setting.tenants, site, None, {}, aside)
+    return LiveModels(setting.config, setting.tenants, site, None, aside)
 
 
 def aside(*, busy: bool) -> Mapping[str, str]:
@@ -175,6 +179,24 @@ def test_the_accuracy_in_service_is_what_was_measured_last_of_the_weights_that_a
     assert made.accuracy("turned") == 0.8
 
 
+@pytest.mark.parametrize(("new", "is_served"), [(0.79, True), (0.78, True), (0.77, False)])
+def test_new_weights_that_are_worse_by_more_than_is_allowed_are_not_served(
+    site: Profilers, new: float, is_served: bool
+) -> None:
+    assert models(site).serves("turned", new, Started(0.8, "first", 0.1)) is is_served
+
+
+def test_after_a_retraining_that_was_rejected_the_accuracy_in_service_is_as_before(site: Profilers) -> None:
+    made = models(site)
+    site.writes = MEASURED
+    made.open(0)
+    assert made.trained("turned", 0, 31.0) == made.accuracy("turned") == 0.3
+    made.serve("turned", Served(Path("/w/new"), "window-1", 0.8))
+    assert made.trained("turned", 1, 61.0) == 0.8
+    made.open(2)
+    assert made.trained("turned", 2, 131.0) == made.accuracy("turned") == 0.3
+
+
 def test_what_could_not_be_measured_is_the_configs_and_that_is_said(
     site: Profilers, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,6 +232,82 @@ def test_what_an_estimate_was_off_by_is_handed_to_the_next(site: Profilers) -> N
     corrections = [asked["correction"] for asked in site.asked]
     assert corrections[0]["bias"] == pytest.approx((0.7 - 0.8) / 2)
     assert corrections[1]["n_windows"] == 0
+
+
+def test_what_the_log_tells_of_retrainings_is_known_again(site: Profilers) -> None:
+    made, again = models(site), models(site)
+    site.writes = MEASURED
+    made.open(0)
+    profile = next(iter(made._learners["turned"].tenant.retraining_time_s))
+    expected = made.ended("turned", Taught(0, "full", 0.7, 3.0), profile)
+    told = {"accuracy": 0.7, "trained_s": 3.0, "expected": expected}
+    name = f"{profile}@0#1"
+    changed = log_records.change(0, 0.0, [log_records.started(name, 0.0, f"{profile}@0", "turned", "retraining")])
+    names = ("turned", "grown")
+    begun = [log_records.window_started(window, 30.0, *names) for window in (0, 1)]
+    for one, accuracy in zip(begun, (0.6, 0.35), strict=True):
+        one["forecast"]["tenants"]["turned"]["accuracy_before"] = accuracy
+    ended = log_records.finished(0, name, 9.0, "turned") | told
+    log = log_records.log_of(log_records.header(30.0, *names), begun[0], changed, ended, begun[1])
+    again.recall(log, 60.0)
+    assert again.accuracies["turned"].lasting(30.0) == {1: 0.5}
+    for name in ("correction", "slowness"):
+        assert getattr(again._learners["turned"], name) == getattr(made._learners["turned"], name)
+    assert again._learners["grown"].correction.n_windows == 0
+    assert again.accuracy("turned") == again.served("turned").accuracy
+
+
+def test_first_weights_that_were_trained_before_are_not_trained_again(site: Profilers) -> None:
+    config = read_config(CONFIG)
+    setting, _ = assemble(config, "live-cpu.yaml")
+    LiveModels(setting.config, setting.tenants, site, None, aside, {}, {"turned": Path("/w/first.safetensors")})
+    jobs = {json.loads(asked["job"])["out"].split("/")[-2]: json.loads(asked["job"]) for _, asked in site.begun}
+    assert {name: job.get("weights") for name, job in jobs.items()} == {
+        "turned": "/w/first.safetensors",
+        "grown": None,
+    }
+
+
+def kept_models(site: Profilers, folder: Path, versions: Sequence[str]) -> LiveModels:
+    """Models whose first tenant has been retrained to these versions, whose files are there, as is its first one."""
+    made = models(site)
+    made._models["turned"].versions.clear()
+    for name in (FIRST, *versions):
+        (folder / name).write_text("weights")
+        made.serve("turned", Served(folder / name, name, 0.5 + 0.1 * len(made._models["turned"].versions)))
+    return made
+
+
+def test_the_weights_before_those_in_service_are_the_newest_that_are_kept(site: Profilers, tmp_path: Path) -> None:
+    made = kept_models(site, tmp_path, ["window-1", "window-2", "window-3"])
+    (tmp_path / "window-2").unlink()
+    assert made.older("turned", None).version == "window-1"
+    made.roll_back("turned", made.older("turned", None), 10.0)
+    assert (made.served("turned").version, made.accuracy("turned")) == ("window-1", 0.6)
+    assert made.older("turned", None).version == FIRST
+    assert made.older("turned", "window-3").version == "window-3"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("nobody", None), "there is no tenant 'nobody'; there is: turned, grown"),
+        (("turned", "window-9"), "turned: weights 'window-9' are not kept; there is: first, window-1"),
+        (("turned", "window-1"), "turned: answers with window-1 as it is"),
+        (("grown", None), "grown: no weights are kept from before first"),
+    ],
+)
+def test_weights_that_are_not_kept_are_refused_in_one_line(
+    site: Profilers, tmp_path: Path, asked: tuple[str, str | None], said: str
+) -> None:
+    with pytest.raises(MigratorError) as caught:
+        kept_models(site, tmp_path, ["window-1"]).older(*asked)
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(("version", "window"), [(FIRST, -1), ("window-12", 12), ("window-3@0.50.7", 3)])
+def test_a_version_says_what_it_has_learned(version: str, window: int) -> None:
+    assert learned_in(version) == window
 
 
 def test_every_option_is_read_off_the_measured_curve(site: Profilers) -> None:
@@ -283,6 +381,60 @@ def test_pretrained_weights_that_cannot_be_had_are_told(
     assert (told in " ".join(capsys.readouterr().err.split())) is is_told
 
 
+# --- what others write to learn from
+
+READS = {
+    **SERVES,
+    "retraining": RetrainingConfig(samples=400, epochs=2),
+    "input": InputConfig(dtype="uint8", shape=[3, 8]),
+    "learning": LearningConfig(benchmark="folder", folder="/w/new"),
+    "weights": "/w/own.safetensors",
+}
+NEW = replace(MEASURED, came=Came("/w/window-0.npz", 1, is_new=True, told=("a.txt: its name does not end in .npz",)))
+OLD = replace(NEW, accuracy_before=0.35, came=Came("/w/window-0.npz", 1, is_new=False, told=()))
+NEVER = Measured(None, None, None, 0.1, Came(None, 0, is_new=False, told=()))
+
+
+def readers(tmp_path: Path) -> tuple[Profilers, LiveModels]:
+    site = Profilers(tmp_path)
+    site.by_function = {"try_out": Tried("/w/own.safetensors"), "estimate": NEW}
+    return site, served_models(site, READS, SERVES)
+
+
+def test_what_others_have_written_is_what_the_windows_retraining_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site, made = readers(tmp_path)
+    assert [function for function, _ in site.begun] == ["try_out", "try_out"]
+    assert made.open(0) == (0.3, 0.0)
+    (asked,) = site.asked
+    inbox = value_in(asked["inbox"], Inbox)
+    assert (inbox.folder, inbox.shape, inbox.n_classes, asked["trained"]) == (Path("/w/new"), (3, 8), 10, -1)
+    assert inbox.kept == tmp_path.parent / "data" / "turned"
+    job = made.job("turned", 0, Path("out"))
+    assert (job.folder, job.experience, job.weights) == (Path("/w/window-0.npz"), 1, Path("/w/own.safetensors"))
+    assert made.estimates is not None
+    assert made.estimates[0].accuracy_after == 0.85
+    said = "tenants.turned.learning.folder: a.txt: its name does not end in .npz"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("found", "before"), [(OLD, 0.35), (NEVER, 0.4)])
+def test_without_anything_new_there_is_no_retraining_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: Measured, before: float
+) -> None:
+    site, made = readers(tmp_path)
+    made.open(0)
+    made.ended("turned", Taught(0, "full", 0.8, 1.0), "1c")
+    site.by_function["estimate"] = found
+    assert made.open(1)[0] == before
+    assert site.asked[0]["trained"] == 0
+    assert made.estimates is not None
+    assert made.estimates[0].retraining_s == {}
+    said = "window 1: turned has nothing new to learn from, so that it is not retrained"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 # --- the operator's own weights, and models that only serve
 
 
@@ -302,6 +454,63 @@ def test_a_model_that_only_serves_is_tried_and_is_as_accurate_as_the_config_says
     assert made.estimates is not None
     assert [one.retraining_s for one in made.estimates] == [{}, {}]
     assert (made.accuracy("turned"), made.measured) == (0.4, {})
+
+
+def test_who_comes_is_tried_beside_serving_and_who_goes_may_still_be_asked_for(site: Profilers) -> None:
+    site.writes = Tried("/w/own.safetensors")
+    made = served_models(site, SERVES, SERVES)
+    made.open(0)
+    turned, grown = made.config.tenants
+    third = turned.model_copy(update={"name": "third"})
+    setting, _ = assemble(made.config.model_copy(update={"tenants": [grown, third]}), "live-cpu.yaml")
+    site.takes_long = True
+    coming = made.coming(setting.config.tenants[1:], setting.tenants[1:])
+    assert [next(coming), next(coming)] == [False, False]
+    assert site.environment == {"ASIDE": "beside instances"}
+    site.takes_long = False
+    assert next(coming)
+    assert made.input_of("third") == ("float32", (3, 8))  # its door is made before it is there
+    made.config = setting.config
+    made.change_tenants(setting.tenants, 1, 70.0)
+    assert [*made.accuracies] == ["grown", "third"]
+    assert made.accuracies["third"].newest == 0.4
+    assert (made.served("turned").version, made.accuracy("turned")) == ("first", 0.4)
+    assert made.open(1) == (0.0, 0.4)
+
+
+def test_who_comes_while_a_window_is_measured_learns_with_the_next(tmp_path: Path) -> None:
+    site = Profilers(tmp_path)
+    site.by_function = {"try_out": Tried("/w"), "prepare": PREPARED, "estimate": MEASURED}
+    made = served_models(site, SERVES, {})
+    turned, grown = made.config.tenants
+    both = [grown, grown.model_copy(update={"name": "third"})]
+    setting, _ = assemble(made.config.model_copy(update={"tenants": both}), "live-cpu.yaml")
+    assert [*made.coming(setting.config.tenants[1:], setting.tenants[1:])] == [True]
+    site.takes_long = True
+    assert made.opened(0) is None
+    made.config = setting.config
+    made.change_tenants(setting.tenants, 0, 7.0)
+    site.takes_long = False
+    assert made.opened(0) == (0.3, 0.9)  # who comes is as it was prepared
+    assert isinstance(made.measured["grown"], Measured)
+    assert isinstance(made.measured["third"], str)
+    made.opened(1)
+    assert isinstance(made.measured["third"], Measured)
+    assert turned.name not in made.measured
+
+
+def test_a_model_of_who_comes_that_cannot_be_had_is_bad_input(site: Profilers) -> None:
+    site.writes = Tried("/w/own.safetensors")
+    made = served_models(site, SERVES, SERVES)
+    third = made.config.tenants[0].model_copy(update={"name": "third"})
+    site.writes = Refused("tensor 0 is missing")
+    with pytest.raises(ConfigError, match=r"tenants\.third: tensor 0 is missing"):
+        next(made.coming([third], assemble(made.config, "live-cpu.yaml")[0].tenants[:1]))
+    site.takes_long = True
+    waits = made.coming([third], assemble(made.config, "live-cpu.yaml")[0].tenants[:1])
+    assert not next(waits)
+    waits.close()
+    assert site.stopped
 
 
 def test_beside_a_model_that_only_serves_another_learns_and_is_measured(tmp_path: Path) -> None:

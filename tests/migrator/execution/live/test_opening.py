@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from workloads.errors import LearningError
 from workloads.live.generator import OUTCOME, STATUSES
 from workloads.live.messages import Status
 from workloads.serving.requests import Requests
@@ -15,16 +20,20 @@ from workloads.serving.requests import Requests
 pytest.importorskip("zmq")
 
 from migrator.config.reading import validate_config
-from migrator.config.sections import FrontDoorConfig, InputConfig
+from migrator.config.sections import FrontDoorConfig, InputConfig, LearningConfig
 from migrator.errors import ConfigError, ExitCode, exit_code_of
+from migrator.execution.live.learning import Served
 from migrator.execution.live.opening import (
     AGAIN_S,
     GRACE_S,
+    N_WEIGHTS,
     LiveQueues,
+    _check_learning,
     _configured_input,
     _door,
     _refuse_unknown,
     _refuse_unserved,
+    forget_old,
 )
 from migrator.execution.live.site import Site
 from migrator.inputs.assembly import assemble
@@ -166,6 +175,21 @@ def test_a_file_of_weights_that_is_not_there_is_told_before_anything_is_started(
         _refuse_unknown(replace(setting, config=config))
 
 
+@pytest.mark.parametrize(("mode", "said"), [(None, "No such file"), (0o777, "others may write it, and this is root")])
+def test_a_folder_that_is_missing_or_in_which_others_teach_root_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int | None, said: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    folder = tmp_path / "theirs"
+    if mode is not None:
+        folder.mkdir()
+        folder.chmod(mode)
+    learning = LearningConfig(benchmark="folder", folder=str(folder))
+    own = validate_config(SMALL, "small").tenants[0].model_copy(update={"learning": learning})
+    with pytest.raises(LearningError, match=rf"^learning\.folder .*theirs: {said}"):
+        _check_learning(own)
+
+
 def test_the_door_is_told_what_the_config_says_of_inputs() -> None:
     setting, _ = assemble(validate_config(SMALL, "small"), "small")
     own = setting.config.tenants[0].model_copy(update={"input": InputConfig(dtype="float32", shape=[3, 4])})
@@ -173,3 +197,44 @@ def test_the_door_is_told_what_the_config_says_of_inputs() -> None:
     setting = replace(setting, config=config)
     door = _door(setting, Path("/nowhere"), FrontDoorConfig(), _configured_input(setting))
     assert [(one.input.datatype, one.input.shape) for one in door.tenants] == [("FP32", (3, 4)), ("UINT8", (1,))]
+
+
+def test_a_service_keeps_the_newest_weights_and_what_it_serves_and_began_with(tmp_path: Path) -> None:
+    old_s, now_s = time.time() - 31 * 86400, time.time()
+    for start, windows in (("live", range(8)), ("live-2", range(8, 12)), ("live-3", range(12, 20))):
+        made = [tmp_path / start / "weights" / "vision" / f"window-{n}-1" for n in windows]
+        made += [tmp_path / "live" / "weights" / "vision" / "first"] * (start == "live")
+        for age, folder in enumerate(reversed(made)):
+            folder.mkdir(parents=True)
+            (folder / "final.safetensors").touch()
+            os.utime(
+                folder, 2 * (now_s - 60 * age if start == "live-3" else old_s - 60 * age - 3600 * (start == "live"),)
+            )
+        (tmp_path / start / "outcomes").touch()
+        if start != "live-3":
+            for path in (tmp_path / start, *(tmp_path / start).iterdir()):
+                os.utime(path, (old_s, old_s))
+    served = tmp_path / "live" / "weights" / "vision" / "window-2-1" / "final.safetensors"
+    config = validate_config(SMALL, "small")
+    models = SimpleNamespace(served=lambda name: Served(served if name == "vision" else None, "2", 0.9), config=config)
+    forget_old(tmp_path, tmp_path / "live-3", cast("Any", models), 0.0)
+    left = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("final.safetensors")}
+    newest = {f"live-{2 if n < 12 else 3}/weights/vision/window-{n}-1" for n in range(20 - N_WEIGHTS, 20)}
+    assert left == newest | {"live/weights/vision/first", "live/weights/vision/window-2-1"}
+    assert [path.parent.name for path in tmp_path.rglob("outcomes")] == ["live-3"]
+    forget_old(tmp_path, tmp_path / "live-3", cast("Any", models), 0.0)
+    assert {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("final.safetensors")} == left
+
+
+def test_folders_of_earlier_starts_stay_as_long_as_segments_do_and_go_whole_where_nothing_is_served(
+    tmp_path: Path,
+) -> None:
+    config = validate_config(SMALL, "small")
+    models = SimpleNamespace(served=lambda _: Served(None, "first", 0.9), config=config)
+    for name, days in (("live", 31), ("live-2", 29), ("live-3", 0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "outcomes").touch()
+        for path in (tmp_path / name / "outcomes", tmp_path / name):
+            os.utime(path, 2 * (time.time() - 86400 * days,))
+    forget_old(tmp_path, tmp_path / "live-3", cast("Any", models), 0.0)
+    assert sorted(path.name for path in tmp_path.glob("live*")) == ["live-2", "live-3"]

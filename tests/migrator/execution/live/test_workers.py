@@ -27,7 +27,21 @@ from tests.standin.fixtures import MakeStandIn
 from tests.standin.mps import MpsStandIn
 from workloads.learning import course
 from workloads.live import worker
-from workloads.live.messages import Changed, Drain, Heartbeat, Hung, Load, Loaded, Serve, State, Worth
+from workloads.live.messages import (
+    Changed,
+    Drain,
+    Heartbeat,
+    Hung,
+    Lend,
+    Lent,
+    Load,
+    Loaded,
+    Return,
+    Serve,
+    Share,
+    State,
+    Worth,
+)
 from workloads.profiles.latency import LatencyCurve
 from workloads.profiles.operating_point import OperatingPoint
 
@@ -38,6 +52,7 @@ from migrator.execution.live.workers import LiveWorkers
 
 GPU = gpu_model("cpu-1.6-in-7")
 SHARED = GpuInstance(1, GPU.placement("1c@0"), "uuid")
+JOINT = OperatingPoint("1c", 2, 1, 100.0, 0.015, LatencyCurve((1, 2), (0.01, 0.015)))
 SERVING, TRAINING = Owner("a", Task.INFERENCE), Owner("a", Task.RETRAINING)
 
 
@@ -95,6 +110,9 @@ class Models:
 
     def serve(self, _: str, served: Served) -> None:
         self.now = served
+
+    def serves(self, _: str, accuracy: float, old: course.Started | None) -> bool:
+        return old is None or accuracy >= old.accuracy
 
     def ended(self, *of: Any) -> None:
         self.ends.append(of)
@@ -154,8 +172,7 @@ class Stage:
     def start_member(self, tenant: str, instance: GpuInstance = SHARED) -> str:
         """The name of the process of a member of the pool of both tenants."""
         before = set(self.site.zygote.started)
-        joint = OperatingPoint("1c", 2, 1, 100.0, 0.015, LatencyCurve((1, 2), (0.01, 0.015)))
-        self.workers.start("1c@0#1", instance, Owner(tenant, Task.INFERENCE), 2, FULLY, joint)
+        self.workers.start("1c@0#1", instance, Owner(tenant, Task.INFERENCE), 2, FULLY, JOINT)
         (name,) = set(self.site.zygote.started) - before
         return name
 
@@ -207,7 +224,7 @@ def test_each_member_of_a_pool_has_a_worker_in_its_lane_that_is_ready_fails_and_
     a, b = stage.start_member("a"), stage.start_member("b")
     for name, tenant in ((a, "a"), (b, "b")):
         setup = value_in(stage.site.zygote.started[name][1]["setup"], worker.WorkerSetup)
-        assert (setup.tenant, setup.lane, setup.batch_limit) == (tenant, "1c@0#1", 2)
+        assert (setup.tenant, setup.lane, setup.is_shared, setup.batch_limit) == (tenant, SHARED.uuid, True, 2)
         assert name.startswith(f"1c@0#1/{tenant}/")
         stage.becomes(name, State.WARM)
     assert stage.becomes(b, State.SERVING) == [Ready(70.0, "1c@0#1", 0.5, 1.25, "b")]
@@ -221,6 +238,47 @@ def test_each_member_of_a_pool_has_a_worker_in_its_lane_that_is_ready_fails_and_
     failure = stage.workers.stop("1c@0#1", "b")
     assert failure is not None
     assert failure.tenant == "b"
+
+
+def test_a_worker_that_comes_to_a_pool_is_told_and_no_other_process_takes_its_place(stage: Stage) -> None:
+    name = stage.serving()
+    stage.workers.serve_by("1c@0#1", "a", JOINT)
+    share = Share(name, True, 2, (1, 2), (0.01, 0.015))
+    assert [order for order in stage.site.orders if isinstance(order, Share)] == [share]
+    stage.workers.serve_by("1c@0#1", "a", JOINT)
+    assert stage.site.orders.count(share) == 1
+    stage.workers.serve_by("1c@0#1", "a", None)
+    assert stage.site.orders[-1] == Share(name, False, 4, (1, 4), (0.01, 0.02))
+    assert (list(stage.site.zygote.started), stage.site.zygote.stopped) == ([name], {})
+
+
+def test_who_starts_when_its_instance_comes_to_a_pool_is_told_once_it_is_warm(stage: Stage) -> None:
+    (name,) = stage.start()
+    stage.workers.serve_by("1c@0#1", "a", JOINT)
+    assert not any(isinstance(order, Share) for order in stage.site.orders)
+    stage.becomes(name, State.WARM)
+    assert [order for order in stage.site.orders if isinstance(order, Share)] == [
+        Share(name, True, 2, (1, 2), (0.01, 0.015))
+    ]
+
+
+def test_processes_that_a_pool_has_no_use_for_leave_which_is_no_failure(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, processes=2)
+    first, second = stage.start()
+    for name in (first, second):
+        stage.becomes(name, State.WARM)
+    assert stage.becomes(first, State.SERVING) == []
+    assert [type(one) for one in stage.becomes(second, State.SERVING)] == [Ready]
+    stage.workers.serve_by("1c@0#1", "a", JOINT)
+    assert Drain(second) in stage.site.orders
+    assert list(stage.site.zygote.stopped) == [second]
+    assert stage.becomes(second, State.GONE) == stage.happens(stage.exited(second)) == []
+    # Alone again it has two, and is ready as it was.
+    stage.workers.serve_by("1c@0#1", "a", None)
+    third = list(stage.site.zygote.started)[-1]
+    assert third not in (first, second)
+    stage.becomes(third, State.WARM)
+    assert stage.becomes(third, State.SERVING) == []
 
 
 def test_members_are_put_into_their_pool_s_instance_on_mig_and_on_mps(
@@ -267,7 +325,7 @@ def test_a_worker_enters_its_instance_warm_and_is_ready_when_it_serves(stage: St
     assert stage.gpu.entered == []
     assert stage.becomes(name, State.WARM) == []
     assert (stage.gpu.entered, stage.site.orders) == ([("uuid-1c@0#1", 100)], [Serve(name)])
-    assert stage.becomes(name, State.SERVING) == [Ready(70.0, "1c@0#1", 0.5, 1.25)]
+    assert stage.becomes(name, State.SERVING) == [Ready(70.0, "1c@0#1", 0.5, 1.25, "a")]
 
 
 def test_where_the_environment_alone_does_not_do_it_a_worker_enters_as_it_starts(stage: Stage) -> None:
@@ -291,7 +349,7 @@ def test_one_death_ends_all_processes_of_the_instance_and_is_told_once(tmp_path:
     stage = Stage(tmp_path, processes=2)
     one, other = stage.start()
     news = stage.happens(stage.exited(one, code=None, signal=9)) + stage.becomes(one, State.GONE, "its process is gone")
-    assert news == [Failed(70.0, "1c@0#1", "killed by signal 9, maybe for want of memory")]
+    assert news == [Failed(70.0, "1c@0#1", "killed by signal 9, maybe for want of memory", "a")]
     assert stage.site.zygote.stopped[other] == 0.0
     assert stage.happens(stage.exited(other)) == []
 
@@ -306,7 +364,7 @@ def test_one_death_ends_all_processes_of_the_instance_and_is_told_once(tmp_path:
 )
 def test_who_hangs_or_is_silent_has_failed_and_is_killed(stage: Stage, event: Any, said: str) -> None:
     name = stage.serving()
-    assert stage.happens(event(name)) == [Failed(70.0, "1c@0#1", said)]
+    assert stage.happens(event(name)) == [Failed(70.0, "1c@0#1", said, "a")]
     assert stage.site.zygote.stopped[name] == 0.0
 
 
@@ -339,14 +397,14 @@ def test_newer_weights_overtake_those_on_their_way(stage: Stage) -> None:
 def test_who_cannot_enter_its_instance_has_failed(stage: Stage) -> None:
     (name,) = stage.start()
     stage.gpu.refuses = True
-    assert stage.becomes(name, State.WARM) == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone")]
+    assert stage.becomes(name, State.WARM) == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone", "a")]
 
 
 def test_where_nothing_can_get_into_an_instance_no_process_is_started_and_that_is_told_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path, processes=2)
     stage.gpu.is_gone = True
     assert stage.start() == []
-    assert stage.happens() == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone")]
+    assert stage.happens() == [Failed(70.0, "1c@0#1", "cannot enter its instance: it is gone", "a")]
 
 
 def test_the_rest_of_an_instances_processes_is_not_started_where_one_cannot_be(
@@ -378,7 +436,7 @@ def test_a_worker_that_drains_takes_no_batch_and_its_end_is_no_news(stage: Stage
 def test_a_failure_that_was_not_heard_is_the_answer_to_a_stop(stage: Stage) -> None:
     name = stage.serving()
     stage.site.coming.append(stage.exited(name, code=1, error="it broke"))
-    assert stage.workers.stop("1c@0#1", "a") == Failed(70.0, "1c@0#1", "it broke")
+    assert stage.workers.stop("1c@0#1", "a") == Failed(70.0, "1c@0#1", "it broke", "a")
     assert stage.happens() == []
 
 
@@ -411,6 +469,15 @@ def test_new_weights_go_to_one_worker_after_the_other_and_then_the_retraining_ha
     assert (finished.facts["version"], finished.facts["accuracy_before"]) == ("window-1", 0.4)
     assert stage.models.ends == [("a", Taught(1, "full", 0.9, pytest.approx(1.0)), "1c")]
     assert stage.workers.n_swaps == 2
+
+
+def test_weights_that_are_worse_are_kept_aside_and_their_retraining_has_ended(stage: Stage) -> None:
+    stage.serving()
+    (finished,) = stage.tells(stage.training(), STARTED, course.Finished(0.3, "/w/final", 2.0))
+    assert isinstance(finished, Finished)
+    assert (finished.facts["rejected"], finished.facts["accuracy_before"]) == (0.3, 0.4)
+    assert (stage.site.orders, stage.models.now.version) == ([], "first")
+    assert stage.models.ends == [("a", Taught(1, "full", 0.3, pytest.approx(1.0)), "1c")]
 
 
 def test_a_retraining_goes_by_the_plans_option_and_is_told_with_it(stage: Stage) -> None:
@@ -459,6 +526,40 @@ def test_weights_that_only_a_later_worker_cannot_load_are_kept(stage: Stage) -> 
     stage.happens(Loaded(one, "window-1", 0.002))
     news = stage.happens(Loaded(other, "first", 0.0, "disk"))
     assert {type(item): item.instance_id for item in news} == {Failed: "1c@1#2", Finished: "1c@3#9"}
+    assert stage.models.now.version == "window-1"
+
+
+OLD, NEW = Served(Path("/w/old"), "window-0", 0.5), Served(Path("/w/new"), "window-1", 0.6)
+
+
+def test_older_weights_go_to_one_worker_after_the_other_and_nothing_has_finished(stage: Stage) -> None:
+    one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
+    stage.site.orders.clear()
+    stage.models.now = OLD
+    stage.workers.roll_back("a", OLD, NEW, lambda: pytest.fail("they can be loaded"))
+    assert stage.site.orders == [Load(one, "/w/old", "window-0")]
+    assert stage.workers.is_swapping("a")
+    assert stage.happens(Loaded(one, "window-0", 0.002)) == []
+    assert stage.site.orders[1:] == [Load(other, "/w/old", "window-0")]
+    assert stage.happens(Loaded(other, "window-0", 0.002)) == []
+    assert not stage.workers.is_swapping("a")
+
+
+def test_older_weights_that_no_worker_can_load_are_given_up(stage: Stage) -> None:
+    name, told = stage.serving(), list[str]()
+    stage.workers.roll_back("a", OLD, NEW, lambda: told.append("failed"))
+    assert stage.happens(Loaded(name, "first", 0.0, "its checksum is wrong")) == []
+    assert told == ["failed"]
+    assert not stage.workers.is_swapping("a")
+
+
+def test_a_retraining_that_ends_overtakes_older_weights_on_their_way(stage: Stage) -> None:
+    name = stage.serving()
+    stage.workers.roll_back("a", OLD, NEW, lambda: pytest.fail("they were overtaken"))
+    stage.tells(stage.training(), STARTED, DONE)
+    stage.happens(Loaded(name, "window-0", 0.002))
+    (news,) = stage.happens(Loaded(name, "window-1", 0.002))
+    assert isinstance(news, Finished)
     assert stage.models.now.version == "window-1"
 
 
@@ -524,3 +625,96 @@ def test_what_happened_first_is_told_first(stage: Stage) -> None:
     one, other = stage.serving("1c@0#1"), stage.serving("1c@1#2")
     early, late = stage.exited(one, code=1, at_s=3665.0), stage.exited(other, code=1, at_s=3669.0)
     assert [news.at_s for news in stage.happens(late, early)] == [65.0, 69.0]
+
+
+# --- on a loan
+
+LENT = Training("full", is_lent=True)
+
+
+def lent(stage: Stage) -> tuple[str, str]:
+    """A worker, and a trainer that is warm in its instance."""
+    server = stage.serving()
+    (name,) = stage.start("1c@0#9", TRAINING, LENT)
+    assert stage.happens(Reached(name, "warm", 3671.0)) == []
+    assert stage.site.orders == [Lend("uuid-1c@0#9", name)]
+    stage.site.orders.clear()
+    return server, name
+
+
+def is_let_go(stage: Stage, name: str) -> bool:
+    return Path(stage.site.zygote.started[name][1]["go"]).exists()
+
+
+def test_a_trainer_on_a_loan_is_ready_when_its_instance_is_lent_and_gives_it_back_when_it_is_gone(
+    stage: Stage,
+) -> None:
+    server, name = lent(stage)
+    assert not is_let_go(stage, name)
+    assert stage.happens(Lent(name, 3671.5)) == [Ready(71.5, "1c@0#9")]
+    assert is_let_go(stage, name)
+    assert stage.tells(name, STARTED, DONE) == []
+    assert stage.site.orders == [Load(server, "/w/final", "window-1")]  # which waits for the lane
+    assert stage.site.zygote.stopped[name] > 0  # it is to end now, as nothing is to come
+    stage.happens(stage.exited(name))
+    assert stage.site.orders[1:] == [Return(name)]
+    (finished,) = stage.happens(Loaded(server, "window-1", 0.1))
+    assert isinstance(finished, Finished)
+    assert finished.facts["trained_s"] == 0.5  # not from when it was loaded
+    assert stage.workers.stop("1c@0#9", "a") is None
+
+
+def test_who_serves_and_trains_in_one_instance_are_told_apart(stage: Stage) -> None:
+    server, name = lent(stage)
+    stage.happens(Lent(name, 3671.5))
+    assert stage.happens(stage.exited(server)) == [Failed(70.0, "1c@0#1", stage.exited(server).reason, "a")]
+    assert name not in stage.site.zygote.stopped
+    assert [type(one) for one in stage.tells(name, STARTED, LATE)] == [Failed]
+    assert stage.workers.stop("1c@0#1", "a") is None
+
+
+def test_a_trainer_that_dies_before_it_was_lent_anything_gives_back_what_it_has_asked_for(stage: Stage) -> None:
+    _, name = lent(stage)
+    assert [type(one) for one in stage.happens(stage.exited(name, code=None, signal=9))] == [Failed]
+    assert stage.site.orders == [Return(name)]
+    assert stage.happens(Lent(name, 3671.5)) == []
+    assert not is_let_go(stage, name)
+
+
+def test_a_trainer_that_is_stopped_is_not_let_go(stage: Stage) -> None:
+    _, name = lent(stage)
+    stage.workers.stop("1c@0#9", "a")
+    assert stage.happens(Lent(name, 3671.5)) == []
+    assert not is_let_go(stage, name)
+    assert stage.site.orders == []  # it may compute, as far as is known
+    stage.happens(stage.exited(name))
+    assert stage.site.orders == [Return(name)]
+
+
+def test_a_trainer_that_dies_cold_has_nothing_to_give_back(stage: Stage) -> None:
+    (name,) = stage.start("1c@0#9", TRAINING, LENT)
+    assert [type(one) for one in stage.happens(stage.exited(name, code=1, error="it broke"))] == [Failed]
+    assert stage.site.orders == []
+
+
+@pytest.mark.parametrize("training", [FULLY, LENT], ids=["own", "lent"])
+def test_a_trainer_that_stands_still_is_killed_when_its_time_is_over(stage: Stage, training: Training) -> None:
+    (name,) = stage.start("1c@0#9", TRAINING, training)
+    stage.happens(Reached(name, "warm", 3671.0), Lent(name, 3671.5))
+    stage.clock.now_s = 120.0
+    assert stage.happens() == []  # it may be about to end by itself
+    stage.clock.now_s = 126.0
+    assert stage.happens() == [Failed(126.0, "1c@0#9", "hangs: its time is over")]
+    assert stage.site.zygote.stopped[name] == 0.0
+    assert stage.happens(stage.exited(name, code=None, signal=9)) == []
+    assert [one for one in stage.site.orders if isinstance(one, Return)] == ([Return(name)] if training is LENT else [])
+
+
+def test_a_trainer_that_has_learned_and_does_not_end_is_no_failure(stage: Stage) -> None:
+    server, name = lent(stage)
+    stage.happens(Lent(name, 3671.5))
+    stage.tells(name, STARTED, DONE)
+    stage.clock.now_s = 126.0
+    assert stage.happens() == []
+    stage.happens(stage.exited(name, code=None, signal=9))
+    assert [type(one) for one in stage.happens(Loaded(server, "window-1", 0.1))] == [Finished]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain, product, repeat
 
 import numpy as np
 import pytest
@@ -177,3 +177,22 @@ def test_prices_of_other_steps_are_not_carried() -> None:
         rest, Budget(max_nodes=50, proves=False), replace(remaining_plan(whole, 20), certificate=whole.certificate)
     )
     assert again.certificate is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_schedules_places_are_all_in_which_it_can_stand_in_order(seed: int) -> None:
+    problem = random_window(seed)
+    search = Search(WindowFacts.of(problem), LONG)
+    schedule = earliest_schedule(problem)
+    assert schedule is not None
+    every = product(*([(run, place) for place in search.facts.placements(run)] for run in schedule))
+    assert [*search._fitting((), schedule)] == [placed for placed in every if search.facts.can_stand(placed)]
+
+
+def test_where_a_retraining_has_no_place_beside_the_first_ones_no_later_ones_are_tried() -> None:
+    problem = random_window(0)
+    search = Search(WindowFacts.of(problem), LONG)
+    whole = Retraining(0, 1, problem.gpu.profiles[-1].name, 0, 10)
+    small = Retraining(1, 1, problem.gpu.profiles[0].name, 0, 10)
+    # Seven at once beside the whole GPU: 7 ** 12 ways would take for ever.
+    assert [*search._fitting((), (whole, *([small] * 12)))] == []

@@ -1,0 +1,243 @@
+"""The coordinator of a cluster: decides who serves whom when nodes are lost or back, tells agents, and routes clients.
+
+It stores nothing. A new one asks the agents, each of which keeps the newest assignment, of all nodes, that it was
+offered, and goes on above every number that it heard. Where another one went further, it follows that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from migrator.cluster.assigned import Assigned, GpuReport, NodeReport, Stamp, newest_of
+from migrator.cluster.routes import Routes, routes_of
+from migrator.config.cluster import ClusterConfig
+from migrator.errors import InfeasibleError, MigratorError
+
+JOIN_S = 30.0
+"""For so long a new coordinator waits for nodes that it has not seen yet, before their tenants go elsewhere."""
+
+GRACE_S = 2.0
+"""For so long the former door answers after the new one was published."""
+
+_TRIES = 20
+"""So often agents are asked what they keep, before those that do not answer are gone without."""
+
+Sets = Mapping[str, Sequence[str]]
+"""By GPU whom it has."""
+
+Placing = Callable[[ClusterConfig, Sets], tuple[dict[str, tuple[str, ...]], dict[str, str]]]
+"""Who goes where, given where tenants are now; and who goes nowhere, with the reason."""
+
+
+class Agents(Protocol):
+    """The agents of all nodes, as the engine reaches them. Who does not answer in time is left out of replies."""
+
+    def alive(self, nodes: Collection[str]) -> frozenset[str]:
+        """Which of the nodes are there."""
+
+    def held(self, nodes: Collection[str]) -> Mapping[str, Assigned | None]:
+        """What agents keep."""
+
+    def keep(self, offers: Mapping[str, Assigned | None], expected: Stamp) -> Mapping[str, NodeReport]:
+        """Offer assignments to agents, which are expected to keep the one of this stamp then; what they report."""
+
+
+class Coordinator:
+    """One at a time is meant to be at work; several do no harm.
+
+    Attributes:
+        newest: The assignment in force; ``None`` until agents have said what they keep.
+        has_heard: Whether they have; they may keep nothing.
+        routes: As published.
+        reports: What agents last said, of nodes that are there.
+        alive: The nodes that are there.
+    """
+
+    def __init__(
+        self,
+        author: str,
+        nodes: Iterable[str],
+        agents: Agents,
+        place: Placing,
+        publish: Callable[[Routes], object],
+        now_s: Callable[[], float],
+    ) -> None:
+        """``nodes`` are to be asked as long as no assignment is known."""
+        self._author, self._nodes = author, tuple(nodes)
+        self._agents, self._place, self._publish, self._now_s = agents, place, publish, now_s
+        self._began_s = now_s()
+        self._seen: frozenset[str] = frozenset()
+        self._stamps: dict[str, Stamp | None] = {}
+        self._since_s: dict[tuple[str, str], float] = {}
+        self._tries = 0
+        self.newest: Assigned | None = None
+        self.has_heard = False
+        self.routes: Routes | None = None
+        self.reports: dict[str, NodeReport] = {}
+        self.alive: frozenset[str] = frozenset()
+
+    # --- what it does again and again
+
+    def step(self) -> None:
+        """Hear, decide, tell and route, once."""
+        self.alive = self._agents.alive(self.nodes)
+        self._seen |= self.alive
+        self.reports = {node: own for node, own in self.reports.items() if node in self.alive}
+        if self.newest is None:
+            self._hear()
+        if self.newest is not None:
+            self._follow_nodes(self.newest)
+            self._tell(self.newest)
+            self._route(self.newest)
+            self._let_go(self.newest)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All nodes of the config."""
+        if self.newest is None:
+            return self._nodes
+        return tuple(dict.fromkeys(gpu.node for gpu in self.newest.cluster.gpus))
+
+    def _hear(self) -> None:
+        heard = self._agents.held(self.alive)
+        self._tries += 1
+        if not heard or (len(heard) < len(self.alive) and self._tries < _TRIES):
+            return
+        self.has_heard, self._tries = True, 0
+        if found := [one for one in heard.values() if one is not None]:
+            self.newest = newest_of(found, self._author)
+
+    def _next(self, base: Assigned) -> Assigned:
+        """The same under the next number."""
+        return replace(base, number=base.number + 1, author=self._author)
+
+    def _follow_nodes(self, newest: Assigned) -> None:
+        """Place everybody anew if a node was lost, or is back."""
+        is_young = self._now_s() < self._began_s + JOIN_S
+        may_join = set(newest.nodes) - self._seen if is_young else set()
+        usable = tuple(n for n in self.nodes if n not in newest.drained and (n in self.alive or n in may_join))
+        if newest.is_closed or usable == newest.nodes or not self.alive.intersection(usable):
+            return
+        try:
+            self.newest = self._placed(replace(newest, nodes=usable))
+        except MigratorError as error:  # nobody is moved; who was on a lost node is served by nobody
+            node_of = {gpu.name: gpu.node for gpu in newest.cluster.gpus}
+            sets = {gpu: own for gpu, own in newest.sets.items() if node_of[gpu] in usable}
+            lost = [name for gpu, own in newest.sets.items() if gpu not in sets for name in own]
+            unplaced = {**newest.unplaced, **dict.fromkeys(lost, str(error))}
+            self.newest = self._next(replace(newest, nodes=usable, sets=sets, leaving={}, unplaced=unplaced))
+
+    def _placed(self, base: Assigned) -> Assigned:
+        """The next assignment, with tenants on the nodes of ``base`` alone."""
+        cluster = base.cluster
+        cluster = cluster.without(node for node in self.nodes if node not in base.nodes)
+        here = {gpu.name: base.sets.get(gpu.name, ()) for gpu in cluster.gpus if gpu.node in base.nodes}
+        sets, unplaced = self._place(cluster, here)
+        return self._moved(replace(base, unplaced=unplaced), sets)
+
+    def _moved(self, base: Assigned, sets: dict[str, tuple[str, ...]]) -> Assigned:
+        """The next assignment: who has another GPU stays where it is served now, until that one is ready."""
+        placed = {name for own in sets.values() for name in own}
+        standing = {gpu.name for gpu in base.cluster.gpus if gpu.node in self.alive}
+        leaving = {
+            gpu: own
+            for gpu in sorted(standing)
+            if (own := tuple(one for one in base.served_by(gpu) if one in placed and one not in sets.get(gpu, ())))
+        }
+        return self._next(replace(base, sets=sets, leaving=leaving))
+
+    def _tell(self, newest: Assigned) -> None:
+        """Have all agents keep it; if another coordinator went further, have all keep that one's."""
+        for _ in range(2):
+            offers = {node: None if self._stamps.get(node) == newest.stamp else newest for node in sorted(self.alive)}
+            reports = self._agents.keep(offers, newest.stamp)
+            self.reports.update(reports)
+            self._stamps.update({node: one.stamp for node, one in reports.items()})
+            if not (others := [one.held for one in reports.values() if one.held is not None]):
+                break
+            newest = self.newest = newest_of([newest, *others], self._author)
+
+    def _route(self, newest: Assigned) -> None:
+        routes = routes_of(newest, self.gpus, self.routes)
+        if routes != self.routes:
+            self._publish(routes)
+            self.routes = routes
+        now_s, pairs = self._now_s(), routes.gpu_of.items()
+        self._since_s = {pair: self._since_s.get(pair, now_s) for pair in pairs}
+
+    def _let_go(self, newest: Assigned) -> None:
+        """Have former GPUs drain whom clients ask elsewhere."""
+        now_s = self._now_s()
+        old = (pair for pair, since_s in self._since_s.items() if since_s + GRACE_S <= now_s)
+        gone = {name for name, gpu in old if newest.target_of(name) == gpu}
+        leaving = {gpu: left for gpu, own in newest.leaving.items() if (left := tuple(n for n in own if n not in gone))}
+        if leaving != newest.leaving:
+            self.newest = self._next(replace(newest, leaving=leaving))
+
+    @property
+    def gpus(self) -> dict[str, GpuReport]:
+        """What is known of every GPU whose node is there."""
+        return {gpu: own for report in self.reports.values() for gpu, own in report.gpus.items()}
+
+    # --- what it is asked to do
+
+    def begin(self, base: Assigned) -> Assigned:
+        """Have this assignment in force, under the next number.
+
+        Raises:
+            MigratorError: Agents have not said yet what they keep.
+        """
+        if not self.has_heard:
+            raise MigratorError("agents have not answered yet")
+        if self.newest is None:
+            self.newest = self._next(base)
+        else:
+            served = self.newest
+            before = replace(base, number=served.number, sets=served.sets, leaving=served.leaving)
+            self.newest = self._moved(before, base.sets)
+        return self.newest
+
+    def drain(self, node: str) -> Assigned:
+        """Have the node serve nobody.
+
+        Raises:
+            MigratorError: There is no such node, or no other.
+            InfeasibleError: Somebody that is served could not be any more; nothing is changed.
+        """
+        newest = self._in_force
+        if node not in self.nodes:
+            raise MigratorError(f"{node}: is no node of the cluster; those are {', '.join(self.nodes)}")
+        left = tuple(one for one in newest.nodes if one != node)
+        if not self.alive.intersection(left):
+            raise MigratorError(f"{node}: is the last node that serves; nobody would be served")
+        after = self._placed(replace(newest, nodes=left, drained=tuple({*newest.drained, node})))
+        if lost := sorted(after.unplaced.keys() - newest.unplaced.keys()):
+            raise InfeasibleError(f"{node}: without it tenant {lost[0]} is on no GPU: {after.unplaced[lost[0]]}")
+        self.newest = after
+        return after
+
+    def undrain(self, node: str) -> Assigned:
+        """Let the node serve again; tenants move there only where that pays.
+
+        Raises:
+            MigratorError: It is not drained.
+        """
+        newest = self._in_force
+        if node not in newest.drained:
+            raise MigratorError(f"{node}: is not drained; {', '.join(newest.drained) or 'no node'} is")
+        self.newest = self._next(replace(newest, drained=tuple(one for one in newest.drained if one != node)))
+        return self.newest
+
+    def close(self) -> Assigned:
+        """Have all services end."""
+        self.newest = self._next(replace(self._in_force, sets={}, leaving={}, is_closed=True))
+        return self.newest
+
+    @property
+    def _in_force(self) -> Assigned:
+        if self.newest is None:
+            raise MigratorError("no assignment is known yet")
+        return self.newest

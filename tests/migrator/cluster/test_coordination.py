@@ -1,0 +1,368 @@
+"""Agents and coordinators without Ray: whatever is lost, late, doubled or there twice, numbers grow and all agree."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from migrator.cluster.agent import ASSIGNED_FILE, Agent
+from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, NodeReport, Stamp
+from migrator.cluster.coordinator import GRACE_S, JOIN_S, Coordinator
+from migrator.cluster.routes import Routes
+from migrator.config.cluster import ClusterConfig
+from migrator.config.sections import Config
+from migrator.errors import InfeasibleError, MigratorError
+from tests.migrator.cluster.test_cluster import A, document, gpus, live
+
+NODES = ("n1", "n2", "n3")
+
+
+def three_nodes() -> dict[str, Any]:
+    data = document()
+    live(data)
+    one = {**A, "backend": "nvml"}
+    gpus(one, {**one, "name": "b", "node": "n2"}, {**one, "name": "c", "node": "n3", "count": 2})(data)
+    return data
+
+
+class Steady:
+    """A service that is ready as soon as it is told; ``slow`` ones are ready a look later."""
+
+    slow: ClassVar[set[str]] = set()
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._gpu, self._before = folder.name, frozenset[str]()
+
+    def keep(self, config: Config | None, number: int) -> GpuReport:
+        del number
+        names = frozenset() if config is None else frozenset(one.name for one in config.tenants)
+        ready = names & self._before if self._gpu in self.slow else names
+        self._before = names
+        return GpuReport(1 if names else None, f"http://{self._gpu}", tuple(sorted(names)), ready)
+
+    def goodput(self) -> LastGoodput:
+        return LastGoodput(expected_goodput_pct=71.25)
+
+
+class Nodes:
+    """Agents in this process, as coordinators reach them; of a node that is lost the agent goes on, unheard."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.now_s, self.up = folder, 1000.0, set(NODES)
+        self.agents = {node: self.agent(node) for node in NODES}
+        self.silent: set[str] = set()
+        self.sent: list[tuple[str, Assigned]] = []
+        self.calls = dict.fromkeys(NODES, 0)
+
+    def agent(self, node: str) -> Agent:
+        return Agent(node, self.folder / node, Steady)
+
+    def alive(self, nodes: Collection[str]) -> frozenset[str]:
+        return frozenset(self.up.intersection(nodes))
+
+    def held(self, nodes: Collection[str]) -> Mapping[str, Assigned | None]:
+        return {node: self.agents[node].held for node in self._answering(nodes)}
+
+    def keep(self, offers: Mapping[str, Assigned | None], expected: Stamp) -> Mapping[str, NodeReport]:
+        self.sent += [(node, one) for node, one in offers.items() if one is not None]
+        return {node: self.agents[node].keep(offers[node], expected) for node in self._answering(offers)}
+
+    def _answering(self, nodes: Collection[str]) -> list[str]:
+        found = [node for node in nodes if node not in self.silent]
+        for node in found:
+            self.calls[node] += 1
+        return found
+
+    def coordinator(self, number: int = 0) -> Coordinator:
+        self.told: list[Routes] = []
+        return Coordinator(f"{number:06}", NODES, self, placed, self.told.append, lambda: self.now_s)
+
+
+def placed(cluster: ClusterConfig, here: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Who stands stays; everybody else goes to the first GPU that may have them and has fewer than two."""
+    sets = {gpu.name: tuple(here.get(gpu.name, ())) for gpu in cluster.gpus}
+    apart, unplaced = cluster.apart(), dict[str, str]()
+    for one in cluster.run.tenants:
+        if any(one.name in own for own in sets.values()):
+            continue
+        for n in cluster.allowed(one.name):
+            gpu = cluster.gpus[n].name
+            near = {name for pair in apart if one.name in pair for name in pair} - {one.name}
+            if len(sets[gpu]) < 2 and not near.intersection(sets[gpu]):
+                sets[gpu] = (*sets[gpu], one.name)
+                break
+        else:
+            unplaced[one.name] = "no room"
+    return sets, unplaced
+
+
+def begun() -> Assigned:
+    base = Assigned(number=0, author="", path="/cluster.yaml", document=three_nodes(), sets={}, nodes=NODES)
+    sets, unplaced = placed(base.cluster, {})
+    assert not unplaced
+    return Assigned(number=0, author="", path=base.path, document=base.document, sets=sets, nodes=NODES)
+
+
+TENANTS = {one.name for one in begun().cluster.run.tenants}
+
+
+class Cluster(RuleBasedStateMachine):
+    """Joins, losses, restarts, late and doubled calls, and several coordinators at once."""
+
+    coordinators = Bundle("coordinators")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.nodes = Nodes(self.folder)
+        self.stamps: dict[str, Stamp] = dict.fromkeys(NODES, (0, ""))
+        self.authors = count(1)
+        self.known: list[Coordinator] = []
+
+    @initialize(target=coordinators)
+    def up(self) -> Coordinator:
+        own = self.another()
+        own.step()
+        own.begin(begun())
+        return own
+
+    @rule(target=coordinators)
+    def another(self) -> Coordinator:
+        self.known.append(self.nodes.coordinator(next(self.authors)))
+        return self.known[-1]
+
+    @rule(own=coordinators, later_s=st.sampled_from([0.0, 1.0, GRACE_S, JOIN_S]))
+    def step(self, own: Coordinator, later_s: float) -> None:
+        self.nodes.now_s += later_s
+        own.step()
+
+    @rule(node=st.sampled_from(NODES))
+    def lose_or_join(self, node: str) -> None:
+        self.nodes.up ^= {node}
+
+    @rule(node=st.sampled_from(NODES))
+    def fall_silent_or_speak(self, node: str) -> None:
+        self.nodes.silent ^= {node}
+
+    @rule(node=st.sampled_from(NODES))
+    def restart(self, node: str) -> None:
+        self.nodes.agents[node] = self.nodes.agent(node)
+
+    @rule(data=st.data())
+    def come_late(self, data: st.DataObject) -> None:
+        if self.nodes.sent:
+            node, offered = data.draw(st.sampled_from(self.nodes.sent))
+            self.nodes.agents[node].keep(offered, offered.stamp)
+
+    @rule(own=coordinators, node=st.sampled_from(NODES))
+    def drain(self, own: Coordinator, node: str) -> None:
+        before = own.newest
+        try:
+            own.drain(node)
+        except MigratorError:
+            assert own.newest is before, "a refusal changes nothing"
+
+    @invariant()
+    def no_agent_goes_back(self) -> None:
+        for node, agent in self.nodes.agents.items():
+            stamp = (0, "") if agent.held is None else agent.held.stamp
+            assert stamp == self.stamps[node] or stamp[0] > self.stamps[node][0]
+            self.stamps[node] = stamp
+
+    @invariant()
+    def everybody_is_served_once_or_listed(self) -> None:
+        held = [agent.held for agent in self.nodes.agents.values()]
+        for one in [*held, *(own.newest for own in self.known)]:
+            if one is not None:
+                served = [name for own in one.sets.values() for name in own]
+                assert sorted([*served, *one.unplaced]) == sorted(TENANTS)
+
+    def teardown(self) -> None:
+        """After the last disturbance all agree, within two calls an agent."""
+        self.nodes.silent.clear()
+        self.nodes.up |= {"n1"}
+        self.nodes.now_s += JOIN_S
+        last = self.known[-1] if self.known else self.another()
+        self.nodes.calls = dict.fromkeys(NODES, 0)
+        last.step()
+        stamps = {agent.held and agent.held.stamp for node, agent in self.nodes.agents.items() if node in self.nodes.up}
+        assert len(stamps) == 1
+        assert max(self.nodes.calls.values()) <= 2
+        shutil.rmtree(self.folder)
+
+
+TestCluster = Cluster.TestCase
+TestCluster.settings = settings(stateful_step_count=30)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Nodes:
+    return Nodes(tmp_path)
+
+
+def up(nodes: Nodes) -> Coordinator:
+    own = nodes.coordinator(1)
+    own.step()
+    own.begin(begun())
+    own.step()
+    return own
+
+
+def test_tenants_of_a_lost_node_go_elsewhere_and_the_rest_stays(nodes: Nodes) -> None:
+    own = up(nodes)
+    assert own.newest is not None
+    before = own.newest.sets
+    nodes.up -= {"n1"}
+    own.step()
+    assert own.newest.sets["a.0"] == ()
+    assert {*before["a.0"]} <= {name for gpu, names in own.newest.sets.items() if gpu != "a.0" for name in names}
+    assert all(set(before[gpu]) <= set(own.newest.sets[gpu]) for gpu in ("b.0", "c.0", "c.1"))
+    assert nodes.agents["n1"].held != own.newest
+
+
+def test_of_a_lost_node_tenants_stay_routed_until_they_are_ready_elsewhere(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = up(nodes)
+    assert own.newest is not None
+    moved = own.newest.sets["a.0"]
+    monkeypatch.setattr(Steady, "slow", {"b.0", "c.0", "c.1"})
+    nodes.up -= {"n1"}
+    own.step()
+    assert {own.routes.gpu_of[name] for name in moved if own.routes} == {"a.0"}
+    own.step()
+    assert own.routes is not None
+    assert set(moved) <= own.routes.gpu_of.keys()
+    assert "a.0" not in own.routes.gpu_of.values()
+
+
+def test_a_node_that_was_cut_off_takes_the_newer_set_at_the_first_call(nodes: Nodes) -> None:
+    own = up(nodes)
+    nodes.up -= {"n1"}
+    own.step()
+    nodes.up |= {"n1"}
+    nodes.calls = dict.fromkeys(NODES, 0)
+    own.step()
+    assert own.newest is not None
+    assert nodes.agents["n1"].held == own.newest
+    assert nodes.calls["n1"] == 1
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_of_two_that_went_as_far_neither_is_followed_but_what_is_above_both(nodes: Nodes, is_new: bool) -> None:
+    own, other = up(nodes), nodes.coordinator(2)
+    other.step()
+    for each, drained, silent in ((own, "n1", {"n2", "n3"}), (other, "n2", {"n1"})):
+        nodes.silent = silent
+        each.drain(drained)
+        each.step()
+    assert nodes.agents["n1"].held == own.newest != other.newest == nodes.agents["n2"].held
+    nodes.silent, nodes.calls = set(), dict.fromkeys(NODES, 0)
+    last = nodes.coordinator(3) if is_new else own
+    last.step()
+    assert last.newest is not None
+    assert other.newest is not None
+    assert {agent.held and agent.held.stamp for agent in nodes.agents.values()} == {last.newest.stamp}
+    assert (last.newest.number, last.newest.drained) == (other.newest.number + 1, other.newest.drained)
+    assert max(nodes.calls.values()) <= 2
+
+
+def test_a_tenant_is_routed_once_it_is_ready_and_only_then_the_former_gpu_lets_it_go(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = up(nodes)
+    assert own.newest is not None
+    moved = own.newest.sets["a.0"]
+    monkeypatch.setattr(Steady, "slow", {"b.0", "c.0", "c.1"})
+    own.drain("n1")
+    own.step()
+    assert {own.routes.gpu_of[name] for name in moved if own.routes} == {"a.0"}
+    own.step()
+    assert own.routes is not None
+    assert "a.0" not in own.routes.gpu_of.values()
+    assert set(own.newest.leaving["a.0"]) == set(moved), "clients are given a moment"
+    nodes.now_s += GRACE_S
+    own.step()
+    assert own.newest.leaving == {}
+    own.step()
+    assert own.gpus["a.0"].serves == ()
+
+
+def test_the_last_node_is_not_drained_nor_one_that_others_cannot_stand_in_for(nodes: Nodes) -> None:
+    own = up(nodes)
+    with pytest.raises(MigratorError, match=r"n9: is no node of the cluster; those are n1, n2, n3"):
+        own.drain("n9")
+    nodes.up -= {"n1", "n2"}
+    own.step()
+    with pytest.raises(MigratorError, match="n3: is the last node that serves"):
+        own.drain("n3")
+    nodes.up |= {"n2"}
+    own.step()
+    with pytest.raises(InfeasibleError, match=r"without it tenant .* is on no GPU"):
+        own.drain("n3")
+
+
+def test_a_new_coordinator_waits_for_nodes_that_it_has_not_seen(nodes: Nodes) -> None:
+    before = up(nodes).newest
+    nodes.up -= {"n1"}
+    young = nodes.coordinator(2)
+    young.step()
+    assert young.newest == before
+    nodes.now_s += JOIN_S
+    young.step()
+    assert young.newest is not None
+    assert young.newest.nodes == ("n2", "n3")
+
+
+def test_where_nothing_can_be_planned_who_was_lost_is_listed(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = up(nodes)
+    assert own.newest is not None
+    lost = own.newest.sets["a.0"]
+
+    def cannot(*_: object) -> Any:
+        raise MigratorError("no profiles")
+
+    monkeypatch.setattr(own, "_place", cannot)
+    nodes.up -= {"n1"}
+    own.step()
+    assert own.newest.unplaced == dict.fromkeys(lost, "no profiles")
+
+
+def test_all_services_end_and_nobody_is_placed_any_more(nodes: Nodes) -> None:
+    own = up(nodes)
+    own.close()
+    nodes.up -= {"n1"}
+    own.step()
+    assert own.newest is not None
+    assert (own.newest.is_closed, own.newest.sets) == (True, {})
+    assert all(one.pid is None for one in own.gpus.values())
+    own.begin(begun())
+    own.step()
+    assert not own.newest.is_closed
+
+
+def test_an_agent_whose_disk_was_damaged_is_told_anew(nodes: Nodes) -> None:
+    own = up(nodes)
+    (nodes.folder / "n2" / ASSIGNED_FILE).write_bytes(b"{")
+    nodes.agents["n2"] = nodes.agent("n2")
+    assert nodes.agents["n2"].held is None
+    own.step()
+    own.step()
+    assert nodes.agents["n2"].held == own.newest
+
+
+def test_replicas_are_routed_each_with_its_share(nodes: Nodes) -> None:
+    routes = up(nodes).routes
+    assert routes is not None
+    assert [(one.model, one.share) for one in routes.tenants["vision"]] == [("vision.0", 0.5), ("vision.1", 0.5)]
+    assert len({one.gpu for one in routes.tenants["vision"]}) == 2
