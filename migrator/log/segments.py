@@ -230,7 +230,8 @@ class Past:
     def _forget_sets(self, window: int) -> None:
         """Forget what those learned who have gone, and earlier sets of which nobody is named any more.
 
-        Who goes is named until its last window is settled, which may be after the next has begun.
+        Who goes is named until its last window is settled, which may be after the next has begun. The set with which
+        somebody came stays as long: what it had learned before does not count.
         """
         if not self._tenants:
             return
@@ -239,11 +240,15 @@ class Past:
         holding = self._changes[-1].record.layout if self._changes else ()
         holders = {name for _, holder, _ in holding for name in ([holder] if isinstance(holder, str) else holder)}
         holders |= {name for change in self._changes for one in _begun(change.record) for name in one.members}
+        came = {tenant.name for tenant in newest.record.tenants}
         for one in reversed(self._tenants):
             names = {tenant.name for tenant in one.record.tenants}
             if one is newest or next_window >= window - 1 or names & holders - there:
                 kept.append(one)
                 there |= names
+            elif one.record.accuracies.keys() & came:
+                kept.append(one)
+            came -= one.record.accuracies.keys()
             next_window = one.record.window
         self._tenants = kept[::-1]
         for name in self._learned.keys() - there:

@@ -29,6 +29,7 @@ from migrator.log import records
 from migrator.log.accuracies import LASTING, Accuracies, AccuracyHistory
 from migrator.log.runlog import ReadLog
 from migrator.log.segments import N_LESSONS
+from migrator.log.weights import Served
 from migrator.terminal.console import note, warn
 from workloads.learning.course import Option, Started
 from workloads.learning.curve import Correction
@@ -65,15 +66,6 @@ class Aside(Protocol):
 
 FIRST = "first"
 """The version of the weights that a tenant begins with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The weights that a tenant's workers are to answer with; without a ``file`` those that the model is made with."""
-
-    file: Path | None
-    version: str
-    accuracy: float
 
 
 @dataclass(frozen=True, slots=True)

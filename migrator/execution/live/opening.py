@@ -33,7 +33,7 @@ from migrator.errors import ConfigError
 from migrator.execution.accounts import QueueAccounts
 from migrator.execution.events import tenants_changed
 from migrator.execution.live.accounts import AGAIN_S, GRACE_S, CountAccounts
-from migrator.execution.live.learning import LiveModels, Served, options_of
+from migrator.execution.live.learning import LiveModels, options_of
 from migrator.execution.live.orders import Attending, Reloading, RollingBack, Serving
 from migrator.execution.live.site import TOTALS, LiveClock, Site
 from migrator.execution.live.workers import LiveWorkers
@@ -49,10 +49,8 @@ from migrator.inputs.traffic import RecordedTraffic, Traffic
 from migrator.log.orders import Reload, Rollback
 from migrator.log.records import (
     Dispatched,
-    Finished,
     LiveRequests,
     Record,
-    RolledBack,
     RunFinished,
     RunStarted,
     ServiceStopped,
@@ -60,6 +58,7 @@ from migrator.log.records import (
 )
 from migrator.log.runlog import ReadLog, arrival_sums, counted_until
 from migrator.log.segments import forget_segments
+from migrator.log.weights import first_weights, kept_weights, served_weights
 from migrator.terminal.console import counted, note, warn
 from planner.policies.policy import Policy
 from workloads.arrays import BoolArray, FloatArray, IntArray
@@ -234,7 +233,7 @@ def live_parts(
         end_s = setting.config.windows * setting.config.window_s
         recorded = traffic if isinstance(traffic, RecordedTraffic) else None
         requests = None if recorded is None else recorded.requests(0, round(end_s))
-        before = () if stands is None else (_served(stands, run), _first_weights(setting, run), _kept(stands, run))
+        before = () if stands is None else (served_weights(stands), _first_weights(setting, run), kept_weights(stands))
         models = LiveModels(setting.config, setting.tenants, site, requests, real.gpu.aside, *before)
         longest_s = max(tenant.slo_s for tenant in setting.tenants)
         door = None if asked is None else as_text(_door(setting, site.folder, asked, models.input_of))
@@ -594,38 +593,10 @@ def _taken_up(joins: Joining) -> str:
     return f"started again, with the layout of before; window {joins.window} is the first that is planned{void}"
 
 
-def _served(stands: ReadLog, run: Path) -> dict[str, Served]:
-    """The weights that each tenant's retrainings have brought last, or that serve again, if they are still there."""
-    found: dict[str, Served] = {}
-    for entry in stands.entries:
-        one = entry.record
-        if isinstance(one, RolledBack) or (isinstance(one, Finished) and one.rejected is None):
-            for own in _there(run, one):
-                found[one.tenant] = own
-    return found
-
-
-def _kept(stands: ReadLog, run: Path) -> dict[str, list[Served]]:
-    """By tenant all weights that its retrainings have brought and that are still there, the oldest first."""
-    found: dict[str, list[Served]] = {}
-    for ended in stands.of(Finished):
-        if ended.rejected is None:
-            found.setdefault(ended.tenant, []).extend(_there(run, ended))
-    return found
-
-
-def _there(run: Path, told: Finished | RolledBack) -> Iterator[Served]:
-    if told.weights is not None and told.version is not None and (run / told.weights).is_file():
-        yield Served(run / told.weights, told.version, told.accuracy)
-
-
 def _first_weights(setting: Setting, run: Path) -> dict[str, Path]:
-    """The first weights that were trained for each tenant before, where they are still there."""
-    found: dict[str, Path] = {}
-    for tenant in setting.tenants:
-        trained = sorted(run.glob(f"live*/weights/{tenant.name}/first/final.safetensors"))
-        found |= {tenant.name: trained[0]} if trained else {}
-    return found
+    """By tenant, of those that trained some."""
+    found = {tenant.name: first_weights(run, tenant.name) for tenant in setting.tenants}
+    return {name: file for name, file in found.items() if file is not None}
 
 
 def _mind_short_slos(setting: Setting, gpu: DriverGpu) -> None:

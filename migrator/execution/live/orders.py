@@ -17,7 +17,7 @@ from executor.driver import DriverGpu
 from migrator.config.changing import changes_of, in_words
 from migrator.config.reading import config_yaml
 from migrator.errors import ConfigError, MigratorError
-from migrator.execution.live.learning import LiveModels, Served, learned_in
+from migrator.execution.live.learning import LiveModels, learned_in
 from migrator.execution.live.site import Site
 from migrator.execution.live.workers import LiveWorkers
 from migrator.execution.parts import Shown, Told
@@ -31,6 +31,7 @@ from migrator.inputs.setting import Setting
 from migrator.log.orders import AnyOrder, Order, Orders, Reload, Rollback
 from migrator.log.records import OrderRefused, Reloaded, RolledBack, Wall
 from migrator.log.runlog import TIME_DIGITS, bytes_of_log, log_in
+from migrator.log.weights import Served
 from migrator.terminal.console import warn
 from planner.policies.policy import AnyPolicy
 

@@ -27,8 +27,9 @@ from executor.messages import as_text
 from executor.zygote import Exited, Forked, Reached, Warm
 from migrator.execution.changes import FULLY, Training
 from migrator.execution.happenings import Failed, Finished, Happening, Ready
-from migrator.execution.live.learning import LiveModels, Served, Taught
+from migrator.execution.live.learning import LiveModels, Taught
 from migrator.execution.live.site import LiveClock, Received, Site
+from migrator.log.weights import Served
 from planner.problem import Owner, Task
 from workloads.learning.course import Checkpoint, CourseFile, Started
 from workloads.learning.course import Failed as Broken

@@ -22,7 +22,6 @@ pytest.importorskip("zmq")
 from migrator.config.reading import validate_config
 from migrator.config.sections import FrontDoorConfig, InputConfig, LearningConfig
 from migrator.errors import ConfigError, ExitCode, exit_code_of
-from migrator.execution.live.learning import Served
 from migrator.execution.live.opening import (
     AGAIN_S,
     GRACE_S,
@@ -37,6 +36,7 @@ from migrator.execution.live.opening import (
 )
 from migrator.execution.live.site import Site
 from migrator.inputs.assembly import assemble
+from migrator.log.weights import Served
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.table import shipped_profiles, text_of
 

@@ -23,7 +23,6 @@ pytest.importorskip("zmq")
 from migrator.config.reading import config_yaml, read_config
 from migrator.config.sections import ENDLESS, Config, TenantConfig
 from migrator.errors import ConfigError, MigratorError
-from migrator.execution.live.learning import Served
 from migrator.execution.live.orders import Attending, Reloading, RollingBack, Serving
 from migrator.execution.tenancies import Tenancy
 from migrator.inputs.arrivals import LiveTraffic
@@ -34,6 +33,7 @@ from migrator.log.orders import ORDERS, Reload, Rollback
 from migrator.log.records import OrderRefused, Reloaded, RolledBack, Snapshot, Wall
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import RunLog, read_log, whole_log
+from migrator.log.weights import Served
 from planner.policies.ours import Migrator
 from tests.migrator.config.test_models import SERVES, both_live
 from tests.migrator.conftest import SMALL, changed

@@ -47,8 +47,9 @@ from workloads.profiles.operating_point import OperatingPoint
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.learning import Served, Taught
+from migrator.execution.live.learning import Taught
 from migrator.execution.live.workers import LiveWorkers
+from migrator.log.weights import Served
 
 GPU = gpu_model("cpu-1.6-in-7")
 SHARED = GpuInstance(1, GPU.placement("1c@0"), "uuid")
