@@ -13,7 +13,7 @@ from planner.files.strict import as_text
 DOOR = ("tokens", "origins")
 """The keys of ``front_door`` that may change."""
 
-TERMS = ("slo_ms", "min_slo_attainment", "weight", "alone", "retraining")
+TERMS = ("slo_ms", "min_slo_attainment", "weight", "alone", "retraining", "pin")
 """The keys of a tenant that may change."""
 
 

@@ -471,6 +471,13 @@ class InputConfig(Section):
     """Shape of one sample: ``[3, 32, 32]``."""
 
 
+class TenantPinConfig(Section):
+    """What of a tenant stays."""
+
+    weights: Text | None = None
+    """The version of its [weights](serve.md#keeping-it-right); nothing retrains it then."""
+
+
 class TenantConfig(Section):
     """One model with its traffic; one that is to be ``alone`` shares no instance.
 
@@ -522,6 +529,8 @@ class TenantConfig(Section):
     """For a model that only serves: number of labels, at most 65,536. An answer is a label of two bytes."""
     model_options: Annotated[dict[str, Any], Field(exclude_if=lambda options: not options)] = {}
     """Passed to the served model; they override those of ``learning``."""
+    pin: Annotated[TenantPinConfig, Field(exclude_if=lambda pin: pin == TenantPinConfig())] = TenantPinConfig()
+    """What of the tenant stays, in a live run."""
 
     @model_validator(mode="before")
     @classmethod
@@ -901,6 +910,8 @@ class Config(Section):
                 yield from self._of_reader(tenant)
             elif tenant.learning is not None and given:
                 yield f"{where}.{given[0]}: is that of learning.benchmark; leave it out"
+            if tenant.pin.weights is not None and not self.is_live:
+                yield f"{where}.pin.weights: simulated models have no versions; leave it out, or serve live"
             if self.gpu.backend != "sim" and not self.is_live and (keys := tenant.served_keys):
                 yield f"{where}.{keys[0]}: no model is served here; arrivals {{live: true}}, or learning, is needed"
             if not self.is_live or tenant.learning is not None:

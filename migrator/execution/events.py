@@ -124,7 +124,9 @@ def tenants_changed(
 def _pinned(config: Config) -> tuple[str, ...]:
     """What the config has plans leave as it is, in words."""
     told = {"layout": config.pin.layout, "retraining": not config.pin.retraining}
-    return tuple(what for what, is_pinned in told.items() if is_pinned)
+    weights = {one.name: one.pin.weights for one in config.tenants if one.pin.weights is not None}
+    of_all = (what for what, is_pinned in told.items() if is_pinned)
+    return *of_all, *(f"weights of {name} ({version})" for name, version in weights.items())
 
 
 def _tenants(setting: Setting, origins: Sequence[Origin]) -> tuple[records.Tenant, ...]:

@@ -28,7 +28,6 @@ from migrator.config.sections import (
     ArrivalsConfig,
     Config,
     ForecastConfig,
-    RetrainingConfig,
     TenantConfig,
     load_doubts,
 )
@@ -325,7 +324,7 @@ def _tenant(config: Config, entry: TenantConfig, gpu: GpuModel, profiles: Servic
         drift=Drift(config.retraining.drift),
         rows=servable_rows(profiles, gpu.name, entry.model, entry.batch, entry.processes, entry.max_batch),
         alone=entry.alone,
-        **_decisions(config, entry.retraining, training_s),
+        **_decisions(config, entry, training_s),
     )
 
 
@@ -337,11 +336,12 @@ def _points(
     return operating_points(profiles, gpu.name, entry.model, entry.slo_ms / 1000, *chosen, misjudged)
 
 
-def _decisions(config: Config, own: RetrainingConfig | None, training_s: Mapping[str, float]) -> dict[str, Any]:
+def _decisions(config: Config, entry: TenantConfig, training_s: Mapping[str, float]) -> dict[str, Any]:
     """What is to be decided of a tenant's retrainings, as :class:`Tenant` has it."""
+    own, all_ = entry.retraining, config.retraining
     if own is None:
         return {}
-    all_, is_pinned = config.retraining, config.pins_layout or not config.pin.retraining
+    is_pinned = config.pins_layout or not config.pin.retraining or entry.pin.weights is not None
     curve = _curve(all_.curve if own.curve is None else own.curve)
     options = []
     for option in own.options:

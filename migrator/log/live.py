@@ -160,6 +160,8 @@ def live_facts(log: ReadLog) -> LiveFacts | None:
 def rejection(ended: records.Finished) -> str:
     """Why the weights of a retraining are kept aside, in words."""
     assert ended.rejected is not None
+    if ended.pinned is not None:
+        return f"its weights answer {ended.rejected:.1%} of the held-out samples right, and {ended.pinned} is pinned"
     old = "" if ended.accuracy_before is None else f", those in service {ended.accuracy_before:.1%}"
     return f"its weights answer {ended.rejected:.1%} of the held-out samples right{old}"
 

@@ -808,7 +808,9 @@ class Finished(OfWorker, frozen=True, kw_only=True, tag="finished"):
     expected: Share | None = None
     """What micro-profiling expected of ``accuracy``, uncorrected by earlier retrainings."""
     rejected: Share | None = None
-    """Accuracy of its weights on the held-out samples, where too low: they never serve."""
+    """Accuracy of its weights on the held-out samples, where they never serve: too low, or others are pinned."""
+    pinned: str | None = None
+    """The version that is pinned instead."""
     trained_s: Number | None = None
     """How long it took."""
     swap_s: tuple[Number, ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -214,6 +214,8 @@ class LiveModels:
             ConfigError: A model or its data cannot be had, or it cannot be trained; one line says why.
             LiveError: A profiler cannot start, died, or was not done in time.
         """
+        there = {entry.name: _versions(served.get(entry.name), kept.get(entry.name, ())) for entry in config.tenants}
+        _require_kept(config.tenants, there)
         self.config, self._site, self._requests, self._aside = config, site, requests, aside
         self.measured: dict[str, Measured | str] = {}
         self.estimates: tuple[Estimate, ...] | None = None
@@ -225,7 +227,7 @@ class LiveModels:
         self._gone: dict[str, _Model] = {}  # of those who left; their workers may still ask
         for tenant, entry in zip(tenants, config.tenants, strict=True):
             made = self._made(tenant, entry, *site.answers(asking[entry.name]))
-            made.versions |= {one.version: one for one in kept.get(tenant.name, ())}
+            made.versions |= there[tenant.name]
             made.taken = made.served = served.get(tenant.name) or made.served
             self._models[tenant.name] = made
         self._coming: dict[str, _Model] = {}
@@ -348,6 +350,26 @@ class LiveModels:
         """Whether new weights of this accuracy are to be served, after what their retraining told as it began."""
         return old is None or accuracy >= old.accuracy - self._learner_of(tenant).learning.worse
 
+    def pinned(self, tenant: str) -> str | None:
+        """The version of the tenant's weights that alone is to serve; ``None``: any may."""
+        return next((one.pin.weights for one in self.config.tenants if one.name == tenant), None)
+
+    def files_in_use(self, tenant: str) -> list[Path]:
+        """The files of the weights that serve, and of those that are pinned."""
+        one, pinned = self._of(tenant), self.pinned(tenant)
+        used = [one.served, *(own for name, own in one.versions.items() if name == pinned)]
+        return [own.file for own in used if own.file is not None]
+
+    def require_kept(self, entries: Sequence[TenantConfig]) -> None:
+        """Refuse pins of weights that are not there.
+
+        Raises:
+            ConfigError: Naming the tenant, the version and those that are kept.
+        """
+        _require_kept(
+            entries, {name: {one.served.version: one.served} | _kept_in(one) for name, one in self._models.items()}
+        )
+
     def serve(self, tenant: str, served: Served) -> None:
         """From now on workers are to answer with these."""
         self._of(tenant).served = served
@@ -362,7 +384,7 @@ class LiveModels:
         if tenant not in self._models:
             raise MigratorError(f"there is no tenant {tenant!r}; there is: {', '.join(self._models)}")
         one = self._models[tenant]
-        kept = {name: own for name, own in one.versions.items() if own.file is not None and own.file.is_file()}
+        kept = _kept_in(one)
         if version is None:
             names = [*one.versions]
             before = [name for name in names[: names.index(one.served.version)] if name in kept]
@@ -661,6 +683,27 @@ def _takes(entry: TenantConfig) -> Takes:
 def _own_options(entry: TenantConfig) -> dict[str, Any]:
     """What the tenant has its model made with beside, or in place of, what inputs are."""
     return {**(entry.learning.model_options if entry.learning is not None else {}), **entry.model_options}
+
+
+def _versions(served: Served | None, kept: Sequence[Served]) -> dict[str, Served]:
+    """What was trained before, the oldest first; what serves may be older than all that the log still has."""
+    versions = {one.version: one for one in kept}
+    return versions if served is None or served.version in versions else {served.version: served, **versions}
+
+
+def _kept_in(one: _Model) -> dict[str, Served]:
+    """By version, the model's weights that are still there."""
+    return {name: own for name, own in one.versions.items() if own.file is not None and own.file.is_file()}
+
+
+def _require_kept(entries: Sequence[TenantConfig], kept: Mapping[str, Iterable[str]]) -> None:
+    """Refuse pins of other weights than the first ones, and than those that are ``kept`` of the tenant."""
+    for entry in entries:
+        there = dict.fromkeys([FIRST, *kept.get(entry.name, ())])
+        if entry.pin.weights is not None and entry.pin.weights not in there:
+            raise ConfigError(
+                f"tenants.{entry.name}.pin.weights: {entry.pin.weights!r} is not kept; there is: {', '.join(there)}"
+            )
 
 
 def learned_in(version: str) -> int:

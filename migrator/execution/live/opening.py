@@ -290,7 +290,7 @@ def live_parts(
                 door=partial(_door_again, site, models),
             )
             rolling = RollingBack(run, clock, models, workers)
-            attend = Attending(run, {Reload: Reloading(serving, setting), Rollback: rolling}, rolling.failed)
+            attend = Attending(run, {Reload: Reloading(serving, setting), Rollback: rolling}, rolling.later)
             forget = partial(forget_old, run, site.folder, models)
             parts = replace(parts, drain=partial(_drain, site, accounts), forget=forget, attend=attend)
         yield replace(parts, turns_by=turns_by)
@@ -389,8 +389,8 @@ def forget_old(run: Path, present: Path, models: LiveModels, now_s: float) -> No
     kept = set[Path]()
     for tenant in config.tenants:
         trained = sorted(run.glob(f"live*/weights/{tenant.name}/window-*"), key=_written_s)
-        file = models.served(tenant.name).file
-        kept |= {*trained[-N_WEIGHTS:], *(one for one in trained if file is not None and file.is_relative_to(one))}
+        files = models.files_in_use(tenant.name)
+        kept |= {*trained[-N_WEIGHTS:], *(one for one in trained if any(file.is_relative_to(one) for file in files))}
         for one in trained:
             if one not in kept:
                 shutil.rmtree(one, ignore_errors=True)

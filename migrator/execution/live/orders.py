@@ -113,29 +113,51 @@ class RollingBack:
     def __init__(self, run: Path, clock: Shown, models: LiveModels, workers: LiveWorkers) -> None:
         self._run, self._clock, self._models, self._workers = run, clock, models, workers
         self._failed: list[Told] = []
+        self._unloadable: set[tuple[str, str]] = set()
 
     def __call__(self, order: Rollback, name: str | None) -> Generator[Told, None, None]:
         """As :data:`Doing`.
 
         Raises:
-            MigratorError: There is no such tenant, or it has no such weights; or others are being taken over.
+            MigratorError: There is no such tenant, or it has no such weights; or others are being taken over, or stay.
         """
         served = self._models.older(order.tenant, order.version)
+        if (pinned := self._models.pinned(order.tenant)) is not None:
+            raise MigratorError(f"tenants.{order.tenant}.pin.weights is {pinned}: change it, and reload")
         if self._workers.is_swapping(order.tenant):
             raise MigratorError(f"{order.tenant}: other weights are being taken over; give the order again")
-        before = self._models.served(order.tenant)
-        record, wall = self._told(order.tenant, served, before, name)
-        yield record, wall
-        self._models.roll_back(order.tenant, served, record.served_s)
-        self._workers.roll_back(order.tenant, served, before, lambda: self._fail(order.tenant, served, before))
+        yield from self._serve(order.tenant, served, name)
 
-    def failed(self) -> Iterator[Told]:
-        """What could not be loaded since, so that what was there before serves again."""
+    def later(self) -> Iterator[Told]:
+        """What could not be loaded since, so that what was there before serves again; and what is pinned and did not.
+
+        A pin whose weights no worker could load is left until another one has come.
+        """
         while self._failed:
             yield self._failed.pop(0)
+        pins = {(entry.name, entry.pin.weights) for entry in self._models.config.tenants if entry.pin.weights}
+        self._unloadable &= pins
+        for tenant, version in sorted(pins - self._unloadable):
+            if self._models.served(tenant).version != version and not self._workers.is_swapping(tenant):
+                try:
+                    served = self._models.older(tenant, version)
+                except MigratorError as error:  # its file was deleted
+                    warn(str(error))
+                    self._unloadable.add((tenant, version))
+                    continue
+                yield from self._serve(tenant, served, None)
+
+    def _serve(self, tenant: str, served: Served, order: str | None) -> Iterator[Told]:
+        """Once the log has it, have other weights serve."""
+        before = self._models.served(tenant)
+        record, wall = self._told(tenant, served, before, order)
+        yield record, wall
+        self._models.roll_back(tenant, served, record.served_s)
+        self._workers.roll_back(tenant, served, before, lambda: self._fail(tenant, served, before))
 
     def _fail(self, tenant: str, served: Served, before: Served) -> None:
         warn(f"{tenant}: {served.version} cannot be loaded, so that {before.version} answers again")
+        self._unloadable.add((tenant, served.version))
         record, wall = self._told(tenant, before, served, None)
         self._models.roll_back(tenant, before, record.served_s)
         self._failed.append((record, wall))
@@ -212,6 +234,7 @@ class Reloading:
         if any(change.is_of_plans for change in changes):
             _require_free_layout(setting, file)
             own.check(as_shared(setting, own.policy))
+        own.models.require_kept(setting.config.tenants)
         there = {tenant.name for tenant in self.setting.tenants}
         yield from self._made_ready(setting, there)
         door, first = own.door(setting), own.door(_with_door_of(self.setting, setting)) if not is_of_set else None

@@ -527,11 +527,12 @@ class LiveWorkers:
                     lesson = Taught(trainer.window, trainer.option, told.accuracy, at_s - trainer.begun_s)
                     trainer.expected = self._models.ended(group.tenant, lesson, group.profile)
                     version = f"window-{trainer.window}"
-                    if self._models.serves(group.tenant, told.accuracy, trainer.old):
+                    pinned = self._models.pinned(group.tenant)
+                    if pinned is None and self._models.serves(group.tenant, told.accuracy, trainer.old):
                         self._take_over(group, Path(told.file), version, told.accuracy, at_s)
                     else:
                         facts = self._facts(trainer, version, Path(told.file), at_s)
-                        facts["rejected"] = round(told.accuracy, 6)
+                        facts |= {"rejected": round(told.accuracy, 6), "pinned": pinned}
                         self._tell(Finished(self._clock.now_s, group.instance_id, facts))
                 case Broken():
                     self._let_end(trainer, told)
@@ -548,7 +549,8 @@ class LiveWorkers:
     def _keeps_last(self, group: _Group, trainer: _Trainer, at_s: float) -> bool:
         """Begin to serve the last checkpoint of a failed retraining, if it is better than what is served."""
         old = 0.0 if trainer.old is None else trainer.old.accuracy
-        if not (trainer.checkpoints and trainer.checkpoints[-1][0].accuracy > old):
+        is_better = bool(trainer.checkpoints) and trainer.checkpoints[-1][0].accuracy > old
+        if not is_better or self._models.pinned(group.tenant) is not None:
             return False
         last, _ = trainer.checkpoints[-1]
         version = f"window-{trainer.window}@{last.share:.2f}.{self._n_started}"  # there may be another attempt

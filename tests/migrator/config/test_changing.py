@@ -41,6 +41,7 @@ def test_tokens_and_origins_of_the_door_may_change() -> None:
         ({"tenants.1.min_slo_attainment": 0.9}, ["tenants.language.min_slo_attainment: nothing becomes {"]),
         ({"sharing": {"pools": "auto"}}, ["sharing.pools: 'off' becomes 'auto'"]),
         ({"pin": {"layout": True}}, ["pin: nothing becomes {'layout': True"]),
+        ({"tenants.1.pin": {"weights": "first"}}, ["tenants.language.pin: nothing becomes {'weights': 'first'}"]),
         ({"tenants.1.name": "third"}, ["tenant language goes", "tenant third comes"]),
     ],
 )

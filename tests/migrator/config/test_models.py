@@ -113,6 +113,8 @@ BAD = [
     ({"pin": {"layout": "always"}}, "pin.layout: "),
     ({"pin": True}, "pin: "),
     ({"pin": {"weights": "first"}}, "pin: unknown key 'weights'"),
+    ({"tenants.0.pin": {"layout": True}}, "tenants.vision.pin: unknown key 'layout'"),
+    ({"tenants.0.pin": {"weights": "first"}}, "tenants.vision.pin.weights: simulated models have no versions"),
 ]
 
 

@@ -13,13 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migrator.config.reading import validate_config
+from migrator.execution import events
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.tenancies import Tenancy
+from migrator.inputs.assembly import assemble_run
 from migrator.log import records
 from migrator.log.changes import LayoutChange, changes_in
 from migrator.log.runlog import ReadLog, read_log
 from planner.policies.registry import policy_of
 from planner.verify import Rule
+from tests.migrator.config.test_models import LEARNS, both_live
+from tests.migrator.conftest import SMALL, changed
 from tests.migrator.execution.test_loans import LENT
 from tests.migrator.execution.test_reposing import REPLANNING, checked, run_in
 from tests.migrator.execution.test_tenancies import ALL, BOTH, carried_out, counts, of
@@ -85,6 +90,15 @@ def test_nobody_is_retrained_while_that_is_pinned_and_models_fall_behind(tmp_pat
     assert invalid(log, changes) == []
     ages = [one.model_age["vision"] for one in log.of(records.WindowStarted)]
     assert ages == [1, 2, 3]
+
+
+def test_whose_weights_are_pinned_is_not_retrained_and_that_is_told() -> None:
+    of_both = {f"tenants.{m}.retraining": {"samples": 100, "required": True} for m in range(2)}
+    live = {**both_live(LEARNS, LEARNS), **of_both, "tenants.0.pin": {"weights": "first"}}
+    setting, traffic = assemble_run(validate_config(changed(SMALL, live), "small"), "small")
+    assert [one.is_offered(0, 0.0) for one in setting.tenants] == [False, True]
+    told = events.tenants_changed(setting, traffic.origins, 0, {})
+    assert told.pinned == ("weights of vision (first)",)
 
 
 def test_beside_a_layout_that_stays_retrainings_go_on_by_loans(tmp_path: Path) -> None:

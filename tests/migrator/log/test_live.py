@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from migrator.log.figures import RunFigures
-from migrator.log.live import known_of, live_facts, model_ages
-from migrator.log.records import RolledBack, WindowStarted
+from migrator.log.live import known_of, live_facts, model_ages, rejection
+from migrator.log.records import Finished, RolledBack, WindowStarted
 from migrator.log.report import worth_in_time
 from tests.migrator.log import records
 
@@ -66,3 +66,10 @@ def test_a_retraining_whose_weights_were_rejected_leaves_the_model_as_old_as_it_
     for entry in log.entries:
         figures.take(entry)
     assert figures.tenants["a"].retrainings == {"finished": 0, "failed": 0, "rejected": 1}
+
+
+def test_weights_are_kept_aside_where_others_are_pinned_and_that_is_told() -> None:
+    (ended,) = records.log_of(
+        records.header(60.0, "a"), records.finished(0, "1g.10gb@0#1", 1.5) | {"rejected": 0.61, "pinned": "first"}
+    ).of(Finished)
+    assert rejection(ended) == "its weights answer 61.0% of the held-out samples right, and first is pinned"

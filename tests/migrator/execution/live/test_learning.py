@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from executor.errors import GpuError
 from executor.messages import value_in
 from migrator.config.reading import read_config
-from migrator.config.sections import InputConfig, LearningConfig, RetrainingConfig
+from migrator.config.sections import Config, InputConfig, LearningConfig, RetrainingConfig, TenantPinConfig
 from migrator.errors import ConfigError, LiveError, MigratorError
 from migrator.inputs.assembly import assemble
 from migrator.inputs.estimates import as_estimated
@@ -304,6 +304,39 @@ def test_weights_that_are_not_kept_are_refused_in_one_line(
     with pytest.raises(MigratorError) as caught:
         kept_models(site, tmp_path, ["window-1"]).older(*asked)
     assert str(caught.value) == said
+
+
+def pinning(made: LiveModels, version: str | None) -> Config:
+    """The config with the first tenant's weights pinned."""
+    first, *others = made.config.tenants
+    first = first.model_copy(update={"pin": TenantPinConfig(weights=version)})
+    return made.config.model_copy(update={"tenants": [first, *others]})
+
+
+def test_pins_are_of_weights_that_are_kept(site: Profilers, tmp_path: Path) -> None:
+    made = kept_models(site, tmp_path, ["window-1", "window-2"])
+    for version in (None, FIRST, "window-1", "window-2"):
+        made.require_kept(pinning(made, version).tenants)
+    with pytest.raises(ConfigError) as refused:
+        made.require_kept(pinning(made, "window-9").tenants)
+    said = "tenants.turned.pin.weights: 'window-9' is not kept; there is: first, window-2, window-1"
+    assert str(refused.value) == said
+    made.config = pinning(made, "window-1")
+    assert (made.pinned("turned"), made.pinned("grown")) == ("window-1", None)
+    assert {file.name for file in made.files_in_use("turned")} == {"window-1", "window-2"}
+
+
+def test_a_run_begins_with_pins_of_first_weights_and_goes_on_with_those_of_its_log(site: Profilers) -> None:
+    made = models(site)
+    config, tenants = pinning(made, "window-3"), [one.tenant for one in made._models.values()]
+    site.begun.clear()
+    with pytest.raises(ConfigError, match=r"'window-3' is not kept; there is: first$"):
+        LiveModels(config, tenants, site, None, aside)
+    assert site.begun == []  # nothing was trained in vain
+    LiveModels(pinning(made, FIRST), tenants, site, None, aside)
+    served, later = (Served(Path(f"/w/{n}"), f"window-{n}", 0.5) for n in (3, 30))
+    again = LiveModels(config, tenants, site, None, aside, {"turned": served}, kept={"turned": [later]})
+    assert [*again._models["turned"].versions] == [FIRST, "window-3", "window-30"]
 
 
 @pytest.mark.parametrize(("version", "window"), [(FIRST, -1), ("window-12", 12), ("window-3@0.50.7", 3)])

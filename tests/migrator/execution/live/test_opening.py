@@ -216,7 +216,7 @@ def test_a_service_keeps_the_newest_weights_and_what_it_serves_and_began_with(tm
                 os.utime(path, (old_s, old_s))
     served = tmp_path / "live" / "weights" / "vision" / "window-2-1" / "final.safetensors"
     config = validate_config(SMALL, "small")
-    models = SimpleNamespace(served=lambda name: Served(served if name == "vision" else None, "2", 0.9), config=config)
+    models = SimpleNamespace(files_in_use=lambda name: [served] * (name == "vision"), config=config)
     forget_old(tmp_path, tmp_path / "live-3", cast("Any", models), 0.0)
     left = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("final.safetensors")}
     newest = {f"live-{2 if n < 12 else 3}/weights/vision/window-{n}-1" for n in range(20 - N_WEIGHTS, 20)}
@@ -230,7 +230,7 @@ def test_folders_of_earlier_starts_stay_as_long_as_segments_do_and_go_whole_wher
     tmp_path: Path,
 ) -> None:
     config = validate_config(SMALL, "small")
-    models = SimpleNamespace(served=lambda _: Served(None, "first", 0.9), config=config)
+    models = SimpleNamespace(files_in_use=lambda _: [], config=config)
     for name, days in (("live", 31), ("live-2", 29), ("live-3", 0)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "outcomes").touch()

@@ -48,11 +48,19 @@ class Kept:
         self.now, self.other = (Served(folder / name, name, 0.5) for name in ("window-2", "window-1"))
         self.is_busy, self.fails = False, False
         self.at_s: list[float] = []
+        self.config = SimpleNamespace(tenants=[])
+
+    def pin(self, version: str | None) -> None:
+        self.config.tenants = [SimpleNamespace(name="vision", pin=SimpleNamespace(weights=version))]
+
+    def pinned(self, _: str) -> str | None:
+        return next((one.pin.weights for one in self.config.tenants), None)
 
     def older(self, tenant: str, version: str | None) -> Served:
         if tenant != "vision":
             raise MigratorError(f"there is no tenant {tenant!r}")
-        assert version is None
+        if version not in (None, self.other.version):
+            raise MigratorError(f"{tenant}: weights {version!r} are not kept")
         return self.other
 
     def served(self, _: str) -> Served:
@@ -74,14 +82,15 @@ def kept(tmp_path: Path) -> Kept:
     return Kept(tmp_path)
 
 
-def rolling(kept: Kept, tmp_path: Path) -> tuple[RollingBack, Callable[[str], list[Any]]]:
+def rolling(kept: Kept, tmp_path: Path) -> tuple[RollingBack, Callable[[str | None], list[Any]]]:
     own: Any = kept
     clock: Any = SimpleNamespace(now_s=7.123456789)
     back = RollingBack(tmp_path, clock, own, own)
-    attend = Attending(tmp_path, {Rollback: back}, back.failed)
+    attend = Attending(tmp_path, {Rollback: back}, back.later)
 
-    def order(tenant: str) -> list[Any]:
-        (tmp_path / ORDERS / "1").write_bytes(summed(to_builtins(Rollback(tenant=tenant))))
+    def order(tenant: str | None) -> list[Any]:
+        if tenant is not None:
+            (tmp_path / ORDERS / "1").write_bytes(summed(to_builtins(Rollback(tenant=tenant))))
         return [answer for answer, _ in attend(False)]
 
     return back, order
@@ -118,6 +127,34 @@ def test_what_cannot_be_rolled_back_changes_nothing(
     assert (refused.what, kept.now.version) == ("rollback", "window-2")
 
 
+def test_what_is_pinned_serves_from_then_on_and_no_other_weights_are_asked_for(kept: Kept, tmp_path: Path) -> None:
+    _, order = rolling(kept, tmp_path)
+    kept.pin("window-1")
+    kept.is_busy = True
+    assert order(None) == []  # first what is being taken over
+    kept.is_busy = False
+    (told,) = order(None)
+    assert (told.version, told.before, told.order, kept.now.version) == ("window-1", "window-2", None, "window-1")
+    assert order(None) == []
+    (refused,) = order("vision")
+    assert refused.reason == "tenants.vision.pin.weights is window-1: change it, and reload"
+
+
+@pytest.mark.parametrize("version", ["window-1", "window-0"])
+def test_a_pin_that_cannot_be_kept_is_told_once(kept: Kept, tmp_path: Path, version: str) -> None:
+    kept.fails = True
+    _, order = rolling(kept, tmp_path)
+    kept.pin(version)
+    told = [*order(None), *order(None), *order(None)]
+    assert [one.version for one in told] == ["window-1", "window-2"] * (version == "window-1")
+    assert kept.now.version == "window-2"
+    kept.fails = False
+    kept.pin(None)
+    assert order(None) == []
+    kept.pin("window-1")
+    assert [one.version for one in order(None)] == ["window-1"]
+
+
 TOKENS = {"vision": "a", "language": "b"}
 
 
@@ -136,7 +173,7 @@ class Service:
         self.log.append(records.record_of({**header, "service": True}), 0.0, given)
         self.clock, self.sets = SimpleNamespace(now_s=70.0), list[list[str]]()
         site = SimpleNamespace(change_door=self.doors.append, change_tenants=self.sets.append)
-        self.models, self.waits_for = SimpleNamespace(coming=self.made, config=config), list[str]()
+        self.models, self.waits_for = self.models_of(config), list[str]()
         setting, traffic = assemble_run(config, "shop")
         assert isinstance(traffic, LiveTraffic)
         gpu: Any = SimpleNamespace(model=setting.gpu, turns_by="MPS")
@@ -160,6 +197,15 @@ class Service:
             yield False
         yield True
 
+    def models_of(self, config: Config) -> SimpleNamespace:
+        return SimpleNamespace(coming=self.made, config=config, require_kept=self.refuse_unkept)
+
+    def refuse_unkept(self, entries: Sequence[TenantConfig]) -> None:
+        """The first weights are kept, and no others."""
+        for entry in entries:
+            if entry.pin.weights not in (None, "first"):
+                raise ConfigError(f"tenants.{entry.name}.pin.weights: is not kept")
+
     @property
     def config(self) -> Config:
         return self.reloading.setting.config
@@ -172,7 +218,7 @@ class Service:
         other.log.take_up()
         config, other.coming = config_in_force(other.log.stands), deque()
         setting, _ = assemble_run(config, "shop")
-        other.models = SimpleNamespace(coming=other.made, config=config)
+        other.models = other.models_of(config)
         serving = replace(self.reloading._serving, coming=other.coming, models=cast("Any", other.models))
         other.reloading = Reloading(serving, setting)
         other.attend = Attending(self.run, {Reload: other.reloading})
@@ -358,6 +404,7 @@ def test_who_is_waited_for_gives_way_to_a_newer_config(service: Service) -> None
     [
         ({"tenants.1.model": "mystery", "tenants.1.name": "third"}, "mystery"),
         ({"tenants.1.slo_ms": 0.001}, "slo"),
+        ({"tenants.1.pin": {"weights": "window-7"}}, "tenants.language.pin.weights: is not kept"),
     ],
 )
 def test_tenants_that_cannot_be_served_are_refused(service: Service, changes: dict[str, Any], said: str) -> None:
@@ -373,15 +420,17 @@ CONFIGS: list[dict[str, Any]] = [
     {},
     {"tenants.1.slo_ms": 5000},
     {"tenants.0.weight": 3},
+    {"tenants.0.pin": {"weights": "first"}, "pin": {"layout": True}},
     {"front_door": {"port": 0, "tokens": TOKENS}},
     {"tenants.1.name": "third"},
     {"tenants.1.name": "third", "tenants.0.weight": 3},
     {"tenants.0.name": "fourth", "front_door": {"port": 0, "origins": ["https://a.example"]}},
     THIRD,
+    {"tenants.0.pin": {"weights": "window-7"}},
     {"seed": 9},
     {"front_door": {"port": 0, "tokens": dict.fromkeys(TOKENS, "bad")}},
 ]
-"""What files say; the last two are refused."""
+"""What files say; the last three are refused."""
 
 
 def test_200_reloads_with_kills_and_borders_end_as_a_service_that_began_with_the_last_config(service: Service) -> None:
@@ -395,7 +444,7 @@ def test_200_reloads_with_kills_and_borders_end_as_a_service_that_began_with_the
         assert len(answers) == n_given
         *older, newest = answers
         assert all(isinstance(answer, OrderRefused) for answer in older)
-        assert isinstance(newest, OrderRefused) == (chosen[-1] >= len(CONFIGS) - 2)
+        assert isinstance(newest, OrderRefused) == (chosen[-1] >= len(CONFIGS) - 3)
         if isinstance(newest, Reloaded):
             expected = service.config
         match rng.randrange(4):

@@ -101,6 +101,7 @@ class Models:
     def __init__(self, folder: Path) -> None:
         self.now, self.gives = Served(folder / "first", "first", 0.4), 0.4
         self.folder = folder
+        self.pin: str | None = None
         self.ends: list[tuple[str, Taught, str]] = []
 
     def served(self, _: str) -> Served:
@@ -114,6 +115,9 @@ class Models:
 
     def serves(self, _: str, accuracy: float, old: course.Started | None) -> bool:
         return old is None or accuracy >= old.accuracy
+
+    def pinned(self, _: str) -> str | None:
+        return self.pin
 
     def ended(self, *of: Any) -> None:
         self.ends.append(of)
@@ -479,6 +483,18 @@ def test_weights_that_are_worse_are_kept_aside_and_their_retraining_has_ended(st
     assert (finished.facts["rejected"], finished.facts["accuracy_before"]) == (0.3, 0.4)
     assert (stage.site.orders, stage.models.now.version) == ([], "first")
     assert stage.models.ends == [("a", Taught(1, "full", 0.3, pytest.approx(1.0)), "1c")]
+
+
+def test_where_weights_are_pinned_better_ones_and_checkpoints_are_kept_aside(stage: Stage) -> None:
+    stage.serving()
+    trainer = stage.training()
+    stage.models.pin = "first"  # meanwhile
+    (finished,) = stage.tells(trainer, STARTED, DONE)
+    assert isinstance(finished, Finished)
+    assert (finished.facts["rejected"], finished.facts["pinned"]) == (0.9, "first")
+    (failed,) = stage.tells(stage.training(), STARTED, HALF, LATE)
+    assert failed.reason == "deadline: it was late"
+    assert (stage.site.orders, stage.models.now.version) == ([], "first")
 
 
 def test_a_retraining_goes_by_the_plans_option_and_is_told_with_it(stage: Stage) -> None:
