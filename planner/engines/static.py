@@ -18,13 +18,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise, product
 from typing import Generic, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Bools, Floats, Int64s, sums_before
+from planner.engines.remembered import remembered
 from planner.engines.schedule import Incumbent, PlacedSchedule, Token, WindowFacts, above
 from planner.problem import Retraining
 
@@ -91,10 +92,10 @@ class StaticSearch(Generic[Token]):
     _options: list[list[tuple[Retraining, Token, Floats]]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        facts, self.fits, self._room = self.facts, cache(self.fits), cache(self._tokens_beside)
-        self._open = lru_cache(4_096)(self._open_in)  # answers have a byte a step: with 200 steps a megabyte
+        facts, self.fits, self._room = self.facts, cache(self.fits), remembered(self._tokens_beside)
+        self._open = remembered(self._open_in, 4_096)  # answers have a byte a step: with 200 steps a megabyte
         # Likewise, some dozens each: hashing the placed retrainings takes longer than all else.
-        self._starts = lru_cache(512)(lambda room, placed: _Starts(partial(self._open, room, placed)))
+        self._starts = remembered(self._starts_in, 512)
         changes = {begin for begin, _, _ in facts.problem.unavailable_spans} | {facts.first_step}
         self._borders = sorted({*changes, *(run.end_step for run, _ in facts.running)} - {facts.n_steps})
         for m, (tenant, gains) in enumerate(zip(facts.problem.tenants, self.gains, strict=True)):
@@ -202,6 +203,9 @@ class StaticSearch(Generic[Token]):
                     own.append(_Way(values, values.max(), ((way, token),)))
             found.append([way for way in own if way.best > -np.inf])
         return found
+
+    def _starts_in(self, room: int, placed: PlacedSchedule[Token]) -> _Starts[Token]:
+        return _Starts(partial(self._open, room, placed))
 
     def _open_in(self, room: int, placed: PlacedSchedule[Token], tokens: tuple[Token, ...]) -> Bools:
         """Whether the tokens can be occupied in each step beside the placed retrainings, ``(n_steps,)``."""

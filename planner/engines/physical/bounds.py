@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from itertools import pairwise, product
 
 import numpy as np
 
 from planner.arrays import Floats, Int64s
 from planner.engines.physical.path import HeldSetPath
+from planner.engines.remembered import remembered
 from planner.engines.schedule import Schedule, WindowFacts, by_stage, schedule_of, sums_along
 from planner.problem import Retraining
 
@@ -84,8 +84,8 @@ class Bounds:
         self._facts = facts
         self._paths = paths
         self._tables: dict[Stage, Floats] = {}
-        self.maxima = cache(self._most_by_step)
-        self._totals = lru_cache(max(1, _MOST_KEPT // (facts.n_steps * len(paths.nodes))))(self._totals_at)
+        self.maxima = remembered(self._most_by_step)
+        self._totals = remembered(self._totals_at, max(1, _MOST_KEPT // (facts.n_steps * len(paths.nodes))))
         self._kept_sums: dict[tuple[Schedule, int, tuple[object, ...], frozenset[int]], Floats] = {}
 
     def tabulate(self, stages: Iterable[Stage], pool: Executor, is_over: Callable[[], bool]) -> bool:

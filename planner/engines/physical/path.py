@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from planner.arrays import Bools, Floats, Int64s, Ints
 from planner.engines.physical.held_sets import anywhere
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path_kernel import longest_path
+from planner.engines.remembered import remembered
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, schedule_of
 
 MAX_NODE_EPOCHS = 60_000_000
@@ -69,7 +70,7 @@ class HeldSetPath:
         self._facts, self.nodes = facts, nodes
         self._epoch_steps = min(facts.epoch_steps, facts.n_steps + 1)  # room for longer ones would only cost memory
         n_kept = max(1, MAX_LISTED // len(nodes))
-        self._nodes, self._beside = lru_cache(n_kept)(self._compatible), lru_cache(n_kept)(self._fitting)
+        self._nodes, self._beside = remembered(self._compatible, n_kept), remembered(self._fitting, n_kept)
 
     @property
     def skips_epochs(self) -> bool:

@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from planner.arrays import Bools, Floats, Int64s
 from planner.engines.physical.held_sets import Held, HeldSets, layout_table
 from planner.engines.physical.nodes import Nodes
 from planner.engines.physical.path import Path
+from planner.engines.remembered import remembered
 from planner.engines.schedule import PlacedSchedule, Schedule, WindowFacts, schedule_of
 from planner.problem import GainTable, Retraining
 
@@ -68,8 +69,8 @@ class Placer:
         names = tuple(name for name in problem.profile_names if name in serving)
         self._table = layout_table(problem.gpu, names)
         self._counts = self._table.counts(problem.profile_names)
-        self._candidates = cache(self._dealt)
-        self._fits = cache(lambda busy, mask: self._table.fits_beside(problem.gpu, busy, mask))
+        self._candidates = remembered(self._dealt)
+        self._fits = cache(partial(self._table.fits_beside, problem.gpu))
         self._places = problem.gpu.placements(names)
         profile = [problem.profile_names.index(place.profile.name) for place in self._places]
         self._columns = [(units[profile], column) for units, column in map(_dense_columns, facts.gains)]
