@@ -297,11 +297,13 @@ def lines_of(text: str, n_skipped: int = 0) -> Iterator[str]:
 
 
 def _all_lines(text: str) -> Iterator[str]:
-    # All at once they would take four times the text.
+    # A StringIO takes four times its text: one of all lines, or of one that is long, would take too much.
     begin = 0
     while begin < len(text):
         end = text.find("\n", begin + _PIECE) + 1 or len(text)
-        yield from io.StringIO(text[begin:end], newline=None)
+        piece = text[begin:end]
+        is_one_line = piece.find("\n", 0, -1) < 0 and "\r" not in piece
+        yield from (piece,) if is_one_line else io.StringIO(piece, newline=None)
         begin = end
 
 

@@ -21,7 +21,8 @@ def uncollected():
 
 
 @pytest.mark.parametrize("made", [paper_problem, physical_problem])
-def test_a_search_leaves_nothing_for_the_collector(made, uncollected):
+@pytest.mark.usefixtures("uncollected")
+def test_a_search_leaves_nothing_for_the_collector(made):
     problem = made(3)
     solve(problem)  # what is made once stays
     gc.collect()

@@ -36,7 +36,6 @@ from migrator.execution.live.opening import (
 )
 from migrator.execution.live.site import Site
 from migrator.inputs.assembly import assemble
-from migrator.log.weights import Served
 from tests.migrator.conftest import SMALL, changed
 from workloads.profiles.table import shipped_profiles, text_of
 
