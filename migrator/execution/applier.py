@@ -451,6 +451,24 @@ class Applier:
         self._tenants, self._there = {**self._tenants, **tenants}, frozenset(tenants)
         self._workers.change_tenants(tenants)
         self._joint_servings = joint_servings or self._joint_servings
+        for live in self._live.values():
+            self._serve_as_asked(live)
+
+    def _serve_as_asked(self, live: Live) -> None:
+        """Have an instance serve those who are there as is asked of them now, where its profile allows that."""
+        members = tuple(name for name in live.owner.members if name in self._there)
+        if not live.is_inference or live.is_shared != (len(members) > 1):
+            return  # who is left there has another plan soon
+        profile = live.placement.profile.name
+        joint = self._joint_servings(members).get(profile, {}) if live.is_shared else {}
+        for name in members:
+            worker, is_served = live.workers[name], profile in self._tenants[name].operating_points
+            if worker.is_over or not (name in joint if live.is_shared else is_served):
+                continue
+            self._workers.serve_by(live.instance_id, name, joint.get(name))
+            if worker.servers:
+                ready_s = max(server.ready_s for server in worker.servers)
+                worker.servers = self._servers_of(worker, live, ready_s)
 
     @property
     def known_s(self) -> float:

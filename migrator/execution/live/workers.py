@@ -227,17 +227,8 @@ class LiveWorkers:
             self._serve(group, joint)
 
     def change_tenants(self, tenants: Mapping[str, Tenant]) -> None:
-        """Workers of these may be started from now on, too; those that serve one alone do as it is asked now."""
-        before, self._tenants = self._tenants, {**self._tenants, **tenants}
-        for group in self._groups.values():
-            own = tenants.get(group.tenant)
-            if own is None or group.is_leaving or group.way is None or group.way.is_shared:
-                continue
-            if own.operating_points.get(group.profile) not in (
-                None,
-                before[group.tenant].operating_points[group.profile],
-            ):
-                self._serve(group, None)
+        """Workers of these may be started from now on, too."""
+        self._tenants = {**self._tenants, **tenants}
 
     def drain(self, instance_id: str, tenant: str) -> float:
         """They take no further batch; when they should be gone."""

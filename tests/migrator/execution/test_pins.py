@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 from migrator.config.reading import validate_config
 from migrator.execution import events
+from migrator.execution.instances import Instances
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.tenancies import Tenancy
 from migrator.inputs.assembly import assemble_run
+from migrator.inputs.setting import Setting
 from migrator.log import records
 from migrator.log.changes import LayoutChange, changes_in
 from migrator.log.runlog import ReadLog, read_log
@@ -159,6 +162,32 @@ def test_no_retraining_begins_from_when_that_is_pinned(tmp_path: Path, at_s: flo
     begun = [item for one in moves(log, at_s) for item in one.started if item.task == "retraining"]
     assert begun == []
     assert [one.pinned for one in log.of(records.TenantsChanged)] == [("retraining",)]
+
+
+@pytest.mark.parametrize("pools", ["off", [[*BOTH]]])
+def test_another_slo_counts_at_once_in_what_stands(tmp_path: Path, pools: Any) -> None:
+    own = {**MOVING, "sharing": {"pools": pools}, "pin": {"layout": True}}
+    setting, traffic = of(*BOTH, changes=own)
+    parts = simulated_parts(setting, traffic, policy_of("migrator"))
+    shorter = of(*BOTH, changes={**own, "tenants.0.slo_ms": 40, "tenants.1.slo_ms": 130})
+    log = carried_out(tmp_path / "run", setting, replace(parts, coming=deque([Tenancy(75.0, *shorter)])))
+    assert moves(log) == []
+    assert isinstance(parts.sharing, Instances)
+    applier = parts.sharing._applier
+    serving = [*chain(*applier.servers.values()), *(server for lane in applier.lanes for server in lane.servers)]
+    found = {server.tenant: server.batch_limit for server in serving}
+
+    def limits(setting: Setting) -> dict[str, int]:
+        points = {tenant.name: tenant.operating_points for tenant in setting.tenants}
+        limits = {}
+        for placement, holder, _ in log.of(records.Change)[-1].layout:
+            profile = placement.partition("@")[0]
+            for name in [holder] if isinstance(holder, str) else holder:
+                joint = setting.joint_servings(BOTH)[profile][name]
+                limits[name] = points[name][profile].batch if pools == "off" else joint.batch * joint.processes
+        return limits
+
+    assert found == limits(shorter[0]) != limits(setting)
 
 
 PINS = st.sampled_from([{}, {"layout": True}, {"retraining": False}, {"layout": True, "retraining": False}])
