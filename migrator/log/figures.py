@@ -23,6 +23,8 @@ from migrator.log.records import (
     Measured,
     NotRevised,
     Outcome,
+    Outside,
+    OutsideCounts,
     PlanKept,
     PlanRevised,
     Promise,
@@ -48,7 +50,7 @@ MUST = "must"
 
 
 class TenantFigures:
-    """Outcomes of a tenant's requests of all settled windows, and how many came in the last one, with shares."""
+    """Outcomes of a tenant's requests, in settled windows and in none, and how many came in the last one, with shares."""
 
     def __init__(self, tenant: Tenant, *, is_live: bool) -> None:
         self.ask(tenant)
@@ -56,6 +58,7 @@ class TenantFigures:
         self.offered = 0 if is_live else None
         if is_live:  # from the start: Prometheus sees no increase where a counter appears above 0
             self.requests.update(refused=0, failed=0)
+        self.outside = self.requests.copy() if is_live else Counter[str]()
         self.retrainings = Counter[str](finished=0, failed=0, **{"rejected": 0} if is_live else {})
         self.labels = Counter[str](right=0, wrong=0) if is_live else Counter[str]()
         self.goodput: int | None = 0
@@ -74,6 +77,12 @@ class TenantFigures:
     def n_requests(self) -> int:
         """Of all settled windows."""
         return sum(self.requests.values())
+
+    def answer_outside(self, counts: OutsideCounts) -> None:
+        """Add what a service answered before its first window after a start."""
+        refused, failed = counts.refused, counts.failed
+        dropped = counts.dropped - refused - failed
+        self.outside.update(in_time=counts.in_time, late=counts.late, dropped=dropped, refused=refused, failed=failed)
 
     def settle(self, counts: Counts, worth: float | None) -> None:
         """Add a window; once it is not known which answers are right, nothing more is said of that.
@@ -164,6 +173,9 @@ class RunFigures:
                 self.calls[self._intents.pop(intent), "done" if error is None else "refused"] += 1
             case WindowFinished() as finished:
                 self._settle(finished)
+            case Outside(tenants=tenants):
+                for name, counts in tenants.items():
+                    self.tenants[name].answer_outside(counts)
             case other:
                 self._take_worker(other)
 

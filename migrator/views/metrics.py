@@ -76,6 +76,9 @@ def _of_tenants(figures: RunFigures) -> Iterator[Metric]:
     """Outcomes of requests and retrainings, by tenant."""
     own, each = ("tenant",), ("tenant", "outcome")
     requests = CounterMetricFamily("migrator_requests", "Requests of settled windows.", labels=each)
+    outside = CounterMetricFamily(
+        "migrator_requests_outside_windows", "Answered after a start, before the first window.", labels=each
+    )
     offered = CounterMetricFamily("migrator_offered_requests", "All that came, refused ones too.", labels=own)
     goodput = CounterMetricFamily("migrator_goodput_requests", "Answered in time and right.", labels=own)
     correct = CounterMetricFamily("migrator_correct_answers", "Answered right, in time or late.", labels=own)
@@ -102,6 +105,8 @@ def _of_tenants(figures: RunFigures) -> Iterator[Metric]:
     for name, tenant in figures.tenants.items():
         for outcome, n in tenant.requests.items():
             requests.add_metric((name, outcome), n)
+        for outcome, n in tenant.outside.items():
+            outside.add_metric((name, outcome), n)
         for outcome, n in tenant.retrainings.items():
             retrainings.add_metric((name, outcome), n)
         if tenant.goodput is not None and tenant.correct is not None:
@@ -119,7 +124,8 @@ def _of_tenants(figures: RunFigures) -> Iterator[Metric]:
                 family.add_metric((name,), share)
         if tenant.floor is not None:
             floors.add_metric((name,), tenant.floor)
-    yield from (requests, offered, goodput, correct, retrainings, labels, latency, up, *shares.values(), floors)
+    yield from (requests, outside, offered, goodput, correct, retrainings, labels, latency, up)
+    yield from (*shares.values(), floors)
 
 
 def _of_open_windows(figures: RunFigures, progress: Progress | None) -> Iterator[Metric]:

@@ -199,6 +199,22 @@ def test_of_clients_requests_all_are_counted_and_those_in_time_are_worth_the_acc
     assert not {"migrator_window_goodput_ratio", "migrator_goodput_requests_total"} & {key for key, _ in found}
 
 
+def test_what_a_service_answers_before_its_first_window_is_counted_by_itself(tmp_path: Path) -> None:
+    folder, sums = tmp_path / "run", {"arrivals": 9, "in_time": 3, "late": 1, "dropped": 5, "refused": 2, "failed": 1}
+    records.write(
+        folder,
+        {**records.header(3.0, "a"), "simulated": False},
+        {"kind": "resumed", "window": 1, "void": [0]},
+        {"kind": "outside", "window": 1, "tenants": {"a": sums}},
+    )
+    found = samples(metrics_of(folder)[0])
+    outside = {
+        dict(key)["outcome"]: n for (name, key), n in found.items() if name == "migrator_requests_outside_windows_total"
+    }
+    assert outside == {"in_time": 3, "late": 1, "dropped": 2, "refused": 2, "failed": 1}
+    assert found["migrator_offered_requests_total", (("tenant", "a"),)] == 0
+
+
 def test_open_windows_are_told_while_the_run_says_them_and_gone_otherwise(tmp_path: Path) -> None:
     folder, name = tmp_path / "run", 'a"}\n'
     records.write(folder, {**records.header(3.0, name), "simulated": False})
