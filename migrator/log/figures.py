@@ -50,7 +50,7 @@ MUST = "must"
 
 
 class TenantFigures:
-    """Outcomes of a tenant's requests, in settled windows and in none, and how many came in the last one, with shares."""
+    """Outcomes of a tenant's requests of settled windows and of none, how many came in the last one, and shares."""
 
     def __init__(self, tenant: Tenant, *, is_live: bool) -> None:
         self.ask(tenant)

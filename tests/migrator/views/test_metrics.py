@@ -203,11 +203,13 @@ def test_what_a_service_answers_before_its_first_window_is_counted_by_itself(tmp
     folder, sums = tmp_path / "run", {"arrivals": 9, "in_time": 3, "late": 1, "dropped": 5, "refused": 2, "failed": 1}
     records.write(
         folder,
-        {**records.header(3.0, "a"), "simulated": False},
+        {**records.header(3.0, "a"), "simulated": False, "service": True, "backend": "cpu", "index": 0},
         {"kind": "resumed", "window": 1, "void": [0]},
         {"kind": "outside", "window": 1, "tenants": {"a": sums}},
     )
-    found = samples(metrics_of(folder)[0])
+    metrics, told = metrics_of(folder)
+    found = samples(metrics)
+    assert not told and found["migrator_log_ok", ()]
     outside = {
         dict(key)["outcome"]: n for (name, key), n in found.items() if name == "migrator_requests_outside_windows_total"
     }
