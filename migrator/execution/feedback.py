@@ -12,27 +12,30 @@ DIGITS = 6
 
 
 class Feedback:
-    """By tenant, the newest labels of answers: as many as are needed, in the pieces in which they came."""
+    """By tenant and version of its weights, the newest labels of answers, in the pieces in which they came.
+
+    As many as are needed. Where no versions are told apart, all answers are of one without a name.
+    """
 
     def __init__(self) -> None:
-        self._pieces: defaultdict[str, deque[tuple[int, int]]] = defaultdict(deque)
+        self._pieces: defaultdict[str, defaultdict[str, deque[tuple[int, int]]]]
+        self._pieces = defaultdict(lambda: defaultdict(deque))
 
-    def add(self, tenant: str, n_labels: int, n_right: int) -> None:
-        """So many labels came, of which so many agreed with the answer."""
-        pieces = self._pieces[tenant]
+    def add(self, tenant: str, n_labels: int, n_right: int, version: str = "") -> None:
+        """So many labels came, of which so many agreed with the version's answer."""
+        pieces = self._pieces[tenant][version]
         pieces.append((n_labels, n_right))
         while sum(n for n, _ in pieces) - pieces[0][0] >= LEAST_LABELS:
             pieces.popleft()
 
-    def newest(self, tenant: str) -> tuple[int, int]:
+    def newest(self, tenant: str, version: str = "") -> tuple[int, int]:
         """How many labels count, and how many of them agreed."""
-        pieces = self._pieces[tenant]
+        pieces = self._pieces[tenant][version]
         return sum(n for n, _ in pieces), sum(right for _, right in pieces)
 
-    def share(self, tenant: str) -> float | None:
+    def share(self, tenant: str, version: str = "") -> float | None:
         """Which share agreed, as the log has it; ``None`` while there are too few."""
-        n_labels, n_right = self.newest(tenant)
-        return share_of(n_labels, n_right)
+        return share_of(*self.newest(tenant, version))
 
     def forget(self, tenant: str) -> None:
         """Another model answers from now on."""

@@ -374,8 +374,9 @@ class Loop:
     @property
     def _by_feedback(self) -> dict[str, float]:
         """By tenant whose retraining depends on it, which share of answers clients called right, where they did."""
-        asked = (tenant.name for tenant in self._setting.tenants if tenant.retrain_below)
-        return {name: share for name in asked if (share := self._accounts.feedback.share(name)) is not None}
+        asked = [tenant.name for tenant in self._setting.tenants if tenant.retrain_below]
+        shares = {name: self._accounts.feedback.share(name, self._models.version(name)) for name in asked}
+        return {name: share for name, share in shares.items() if share is not None}
 
     def _judge(self) -> None:
         """Let a tenant be retrained in the window's rest whose answers clients began to call wrong in it."""
@@ -385,7 +386,8 @@ class Loop:
         before = offered_by_feedback(self._setting, opening)
         for name in sorted(offered_by_feedback(self._setting, replace(opening, by_feedback=now)) - before):
             self._opening = opening = replace(opening, by_feedback={**opening.by_feedback, name: now[name]})
-            self._note(events.judged(opening.window, name, self._accounts.feedback.newest(name), self._served_s))
+            labels = self._accounts.feedback.newest(name, self._models.version(name))
+            self._note(events.judged(opening.window, name, labels, self._served_s))
             self._rolling.judged(name, now[name])
 
     @property

@@ -96,6 +96,9 @@ class Models(Protocol):
     def estimates(self) -> Sequence[Estimate] | None:
         """Of the window that was opened last, what was estimated of its retrainings by tenant; ``None``: by config."""
 
+    def version(self, tenant: str) -> str:
+        """Of the weights that the tenant is to answer with; empty where no versions are told apart."""
+
     def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
         """These are the tenants from now on; who comes has the model that is given for the window.
 
@@ -144,6 +147,10 @@ class TabledModels:
         self._learned = defaultdict[str, _Learned](_Learned)
         self._opened: dict[int, dict[str, float]] = {}
         self.accuracies = {tenant.name: AccuracyHistory() for tenant in tenants}
+
+    def version(self, tenant: str) -> str:  # noqa: ARG002 - none is told apart
+        """Empty."""
+        return ""
 
     def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
         """Who comes counts as retrained before the window."""

@@ -297,10 +297,10 @@ class _Line:
         if self.is_open:
             self._peer.send(TurnedAway(tenant, monotonic(), n_requests))
 
-    def judged(self, tenant: str, n_labels: int, n_right: int) -> None:
-        """Tell the dispatcher, if it is there, what clients say of answers."""
-        if self.is_open:
-            self._peer.send(Labelled(tenant, n_labels, n_right))
+    def judged(self, tenant: str, by_version: Mapping[str, tuple[int, int]]) -> None:
+        """Tell the dispatcher, if it is there, what clients say of answers: how many, and how many right."""
+        for version, counts in by_version.items() if self.is_open else ():
+            self._peer.send(Labelled(tenant, version, *counts))
 
     def fail(self, reason: str) -> None:
         """Give up all that is under way."""
@@ -544,7 +544,8 @@ class _Door:
                 answers = await self._answers(tenant, what.samples, arrival_s, what.timeout_s)
                 if what.id is not None and tenant.name in self._remembered:
                     labels = b"".join(answer.payload or b"" for answer in answers)
-                    self._remembered[tenant.name].keep(what.id, labels, monotonic())
+                    versions = [answer.version for answer in answers]
+                    self._remembered[tenant.name].keep(what.id, labels, versions, monotonic())
                 return await self._answers_response(request, tenant, what, answers)
         except ProtocolError as error:
             if not is_asked and error.status in (429, 503):
@@ -563,8 +564,9 @@ class _Door:
                 f"a body of at most {MOST_FEEDBACK_BYTES} bytes, its Content-Length told, is needed", 413
             )
         name, labels = judgement(await self._body(request, self._under_way[tenant.name]))
-        n_right = self._remembered[tenant.name].judge(name, labels, monotonic())
-        self._line.judged(tenant.name, len(labels), n_right)
+        judged = self._remembered[tenant.name].judge(name, labels, monotonic())
+        self._line.judged(tenant.name, judged)
+        n_right = sum(right for _, right in judged.values())
         return JSONResponse({"id": name, "labels": len(labels), "right": n_right})
 
     async def _answers_response(

@@ -101,9 +101,10 @@ class TurnedAway(Message, frozen=True):
 
 
 class Labelled(Message, frozen=True):
-    """Clients said of so many answers of a tenant which label was right; ``right`` of them had it."""
+    """Clients said of so many answers of a tenant's version which label was right; ``right`` of them had it."""
 
     tenant: Text
+    version: Text
     labels: Count
     right: Count
 

@@ -82,7 +82,7 @@ class CountAccounts:
         elif isinstance(word, Labelled):
             n_labels, n_right = self._judged.get(word.tenant, (0, 0))
             self._judged[word.tenant] = n_labels + word.labels, n_right + word.right
-            self.feedback.add(word.tenant, word.labels, word.right)
+            self.feedback.add(word.tenant, word.labels, word.right, word.version)
         elif word.second < self._first_s:
             if not self._is_outside_told:
                 self._words[word.tenant, word.second] = word

@@ -282,6 +282,10 @@ class LiveModels:
         """Each tenant's accuracy so far, as measured before a window and after a retraining."""
         return {name: one.accuracies for name, one in self._models.items()}
 
+    def version(self, tenant: str) -> str:
+        """Of the weights that the tenant's workers are to answer with."""
+        return self.served(tenant).version
+
     def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
         """The models of who comes were made before: see :meth:`coming`."""
         del window

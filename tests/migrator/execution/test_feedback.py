@@ -13,6 +13,7 @@ from migrator.config.reading import validate_config
 from migrator.execution.accounts import QueueAccounts
 from migrator.execution.feedback import LEAST_LABELS, Feedback
 from migrator.execution.loop import Loop, log_of
+from migrator.execution.models import TabledModels
 from migrator.execution.simulated import simulated_parts
 from migrator.inputs.assembly import assemble
 from migrator.log import records
@@ -91,6 +92,14 @@ def test_few_labels_and_good_ones_ask_for_nothing(says: Mapping[float, tuple[int
 def test_a_model_that_was_retrained_is_judged_anew() -> None:
     log = ran({70.0: (200, 0), 119.0: (199, 0)})
     assert [one.window for one in log.of(records.Finished)] == [1]
+
+
+def test_labels_of_other_weights_than_those_in_service_ask_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TabledModels, "version", lambda *_: "window-0")
+    older: Any = {70.0: (300, 0, "first"), 71.0: (199, 0, "window-0")}
+    assert ran(older).of(records.Finished) == ()
+    (judged,) = ran({**older, 72.0: (1, 0, "window-0")}).of(records.Judged)
+    assert (judged.labels, judged.right) == (200, 0)
 
 
 def test_a_log_whose_labels_ask_for_nothing_is_refused() -> None:

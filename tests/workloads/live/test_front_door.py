@@ -389,7 +389,7 @@ def test_what_clients_say_of_answers_is_counted_once(site: Site) -> None:
     ask(4, 0)
     assert say(id="three", labels=[1, 7]).error == "labels: 2 of them; id 'three' has 3 answers"
     assert say(id="three", labels=[1, 7, 256]).json == {"id": "three", "labels": 3, "right": 2}
-    assert site.heard(Labelled) == Labelled("vision", 3, 2)
+    assert site.heard(Labelled) == Labelled("vision", "0", 3, 2)
     assert say(id="one", label=3).json == {"id": "one", "labels": 1, "right": 1}
     assert say(id="one", label=3).error == "id 'one': no answer to it within 3600 s waits for a label"
     assert say(id="one", label=3).status == 404

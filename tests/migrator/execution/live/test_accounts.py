@@ -125,12 +125,18 @@ def test_a_service_s_last_window_is_settled_once_the_seconds_that_it_served_are_
 def test_clients_labels_are_counted_over_windows() -> None:
     own = accounts()
     for _ in range(2):
-        own.hear(Labelled("vision", 100, 30))
+        own.hear(Labelled("vision", "first", 100, 30))
     own.hear(Closed(WINDOW_S))
     (settled,) = own.settled(0)
     assert settled.counts[0].judged == (200, 60)
-    own.hear(Labelled("vision", 10, 10))
-    assert (own.feedback.newest("vision"), own.feedback.share("language")) == ((210, 70), None)
+    own.hear(Labelled("vision", "first", 10, 10))
+    own.hear(Labelled("vision", "window-1", 5, 5))
+    assert [own.feedback.newest("vision", one) for one in ("first", "window-1", "window-2")] == [
+        (210, 70),
+        (5, 5),
+        (0, 0),
+    ]
+    assert own.feedback.share("language", "first") is None
 
 
 def test_what_was_refused_is_offered_and_dropped_and_nobody_knows_what_is_right() -> None:
@@ -151,8 +157,8 @@ def test_what_was_refused_is_offered_and_dropped_and_nobody_knows_what_is_right(
 
 def test_what_clients_say_of_answers_is_in_the_next_window_that_is_settled_and_in_no_other() -> None:
     own = accounts()
-    own.hear(Labelled("vision", 3, 2))
-    own.hear(Labelled("vision", 1, 1))
+    own.hear(Labelled("vision", "first", 3, 2))
+    own.hear(Labelled("vision", "window-1", 1, 1))
     found = list[dict[str, tuple[int, int] | None]]()
     for window in (0, 1):
         own.hear(Closed((window + 1) * WINDOW_S))
