@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from msgspec.json import Decoder, decode, encode
 from msgspec.structs import replace
 
 from migrator.config.cluster import ClusterConfig, cluster_in
-from migrator.config.sections import ENDLESS, Config
+from migrator.config.sections import ENDLESS, Config, TenantConfig
 
 Stamp = tuple[int, str]
 """The number of an assignment and who made it: no two assignments have the same."""
@@ -29,6 +29,8 @@ class Assigned(Struct, frozen=True, kw_only=True):
         document: The config.
         sets: By GPU whom it serves.
         leaving: By GPU whom it serves until another one is ready to.
+        since: By GPU and tenant, the number of the assignment that put it there.
+        lost: Tenants that had to leave where nothing could be asked any more what they had learned, with the node.
         unplaced: Tenants that nobody serves, with the reason.
         nodes: Those that may have tenants.
         drained: Nodes that shall have none.
@@ -41,6 +43,8 @@ class Assigned(Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
     sets: dict[str, tuple[str, ...]]
     leaving: dict[str, tuple[str, ...]] = {}
+    since: dict[str, dict[str, int]] = {}
+    lost: dict[str, str] = {}
     unplaced: dict[str, str] = {}
     nodes: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
@@ -64,17 +68,30 @@ class Assigned(Struct, frozen=True, kw_only=True):
         """The GPU that is to serve the tenant."""
         return next((gpu for gpu, names in self.sets.items() if tenant in names), None)
 
-    def services_of(self, node: str) -> dict[str, Config | None]:
-        """By GPU of the node its service; ``None`` where it serves nobody."""
-        cluster = self.cluster
-        found: dict[str, Config | None] = {}
-        for gpu in cluster.gpus:
-            if gpu.node == node:
-                names = self.served_by(gpu.name)
-                own = [one for one in cluster.run.tenants if one.name in names]
-                config = cluster.config_of(gpu, own).model_copy(update={"windows": ENDLESS})
-                found[gpu.name] = config if own else None
-        return found
+    def sources_of(self, tenant: str, target: str) -> list[str]:
+        """The other GPUs that still serve the tenant, which may have its weights."""
+        return [gpu for gpu, names in self.leaving.items() if tenant in names and gpu != target]
+
+    def follower(self, author: str) -> Assigned:
+        """The same under the next number; who is put on a GPU is there since then."""
+        number = self.number + 1
+        served = {gpu: self.served_by(gpu) for gpu in (*self.sets, *self.leaving)}
+        since = {gpu: {name: self.since.get(gpu, {}).get(name, number) for name in own} for gpu, own in served.items()}
+        return replace(self, number=number, author=author, since=since)
+
+    def gpus_of(self, node: str) -> list[str]:
+        """The GPUs of the node."""
+        return [gpu.name for gpu in self.cluster.gpus if gpu.node == node]
+
+    def tenants_of(self, gpu: str) -> list[TenantConfig]:
+        """The tenants that the GPU serves."""
+        names = self.served_by(gpu)
+        return [one for one in self.cluster.run.tenants if one.name in names]
+
+    def config_of(self, gpu: str, tenants: Sequence[TenantConfig]) -> Config | None:
+        """The service of the GPU with these tenants; ``None`` where there are none."""
+        (own,) = [one for one in self.cluster.gpus if one.name == gpu]
+        return self.cluster.config_of(own, tenants).model_copy(update={"windows": ENDLESS}) if tenants else None
 
 
 @lru_cache(maxsize=4)
@@ -84,6 +101,45 @@ def _cluster(document: bytes, path: str) -> ClusterConfig:
 
 ASSIGNED = Decoder(Assigned)
 """Reads what ``msgspec.json.encode`` made of one."""
+
+
+class Moved(Struct, frozen=True, kw_only=True):
+    """What a tenant answers with on one GPU, on its way to another.
+
+    Attributes:
+        weights: A file's bytes; none for the config's.
+        told: Which those are, in words.
+        accuracy: As it was measured there, if it was.
+    """
+
+    weights: bytes = b""
+    told: str = ""
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Weights that a tenant learned on a GPU.
+
+    Attributes:
+        file: Where they lie.
+        version: As the service calls them.
+        accuracy: As it was measured there; ``None``: they are the first, which the service trained.
+    """
+
+    file: Path
+    version: str
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A tenant's weights that are to go from GPU to GPU, each with its node, under an assignment."""
+
+    tenant: str
+    source: tuple[str, str]
+    target: tuple[str, str]
+    stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +165,9 @@ class GpuReport:
         serves: Whom it was last told to serve, by its config.
         ready: Whom it can answer for now.
         since_s: Since when its set is as it is, in seconds since 1970.
+        lacks: Whom it is to serve, once it has the weights.
+        weights: Which weights tenants came with, in words, where those are not the config's from the first.
+        dropped: By tenant the version of weights that it learned there, which nobody took over when it had to go.
         said: Why it does not answer for all whom it serves, in a line; empty where it does.
     """
 
@@ -118,6 +177,9 @@ class GpuReport:
     ready: frozenset[str] = frozenset()
     since_s: float = 0.0
     said: str = ""
+    lacks: frozenset[str] = frozenset()
+    weights: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

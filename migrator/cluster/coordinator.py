@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from migrator.cluster.assigned import Assigned, GpuReport, NodeReport, Stamp, newest_of
+from migrator.cluster.assigned import Assigned, GpuReport, Move, NodeReport, Stamp, newest_of
 from migrator.cluster.routes import Routes, routes_of
 from migrator.config.cluster import ClusterConfig
 from migrator.errors import InfeasibleError, MigratorError
@@ -43,6 +43,9 @@ class Agents(Protocol):
 
     def keep(self, offers: Mapping[str, Assigned | None], expected: Stamp) -> Mapping[str, NodeReport]:
         """Offer assignments to agents, which are expected to keep the one of this stamp then; what they report."""
+
+    def carry(self, moves: Sequence[Move]) -> object:
+        """Have agents hand weights to each other; what is still on its way is asked for again."""
 
 
 class Coordinator:
@@ -92,6 +95,7 @@ class Coordinator:
             self._follow_nodes(self.newest)
             self._tell(self.newest)
             self._route(self.newest)
+            self._agents.carry(self._moves(self.newest))
             self._let_go(self.newest)
 
     @property
@@ -112,14 +116,19 @@ class Coordinator:
 
     def _next(self, base: Assigned) -> Assigned:
         """The same under the next number."""
-        return replace(base, number=base.number + 1, author=self._author)
+        return base.follower(self._author)
 
     def _follow_nodes(self, newest: Assigned) -> None:
-        """Place everybody anew if a node was lost, or is back."""
+        """Place everybody anew if a node was lost, or is back; nobody leaves where nothing is any more."""
         is_young = self._now_s() < self._began_s + JOIN_S
         may_join = set(newest.nodes) - self._seen if is_young else set()
         usable = tuple(n for n in self.nodes if n not in newest.drained and (n in self.alive or n in may_join))
-        if newest.is_closed or usable == newest.nodes or not self.alive.intersection(usable):
+        if newest.is_closed or not self.alive.intersection(usable):
+            return
+        if usable == newest.nodes:
+            away = (self._seen if is_young else {*self.nodes}) - self.alive
+            if any(gpu.node in away for gpu in newest.cluster.gpus if gpu.name in newest.leaving):
+                self.newest = self._moved(newest, newest.sets)
             return
         try:
             self.newest = self._placed(replace(newest, nodes=usable))
@@ -128,7 +137,8 @@ class Coordinator:
             sets = {gpu: own for gpu, own in newest.sets.items() if node_of[gpu] in usable}
             lost = [name for gpu, own in newest.sets.items() if gpu not in sets for name in own]
             unplaced = {**newest.unplaced, **dict.fromkeys(lost, str(error))}
-            self.newest = self._next(replace(newest, nodes=usable, sets=sets, leaving={}, unplaced=unplaced))
+            after = replace(newest, nodes=usable, sets=sets, leaving={}, unplaced=unplaced)
+            self.newest = self._next(replace(after, lost=self._lost(newest, sets)))
 
     def _placed(self, base: Assigned) -> Assigned:
         """The next assignment, with tenants on the nodes of ``base`` alone."""
@@ -138,7 +148,7 @@ class Coordinator:
         sets, unplaced = self._place(cluster, here)
         return self._moved(replace(base, unplaced=unplaced), sets)
 
-    def _moved(self, base: Assigned, sets: dict[str, tuple[str, ...]]) -> Assigned:
+    def _moved(self, base: Assigned, sets: Mapping[str, tuple[str, ...]]) -> Assigned:
         """The next assignment: who has another GPU stays where it is served now, until that one is ready."""
         placed = {name for own in sets.values() for name in own}
         standing = {gpu.name for gpu in base.cluster.gpus if gpu.node in self.alive}
@@ -147,7 +157,21 @@ class Coordinator:
             for gpu in sorted(standing)
             if (own := tuple(one for one in base.served_by(gpu) if one in placed and one not in sets.get(gpu, ())))
         }
-        return self._next(replace(base, sets=sets, leaving=leaving))
+        return self._next(replace(base, sets=dict(sets), leaving=leaving, lost=self._lost(base, sets)))
+
+    def _lost(self, base: Assigned, sets: Sets) -> dict[str, str]:
+        """Whose weights cannot come from where they were, if these are the sets after ``base``, and that node."""
+        node_of = {gpu.name: gpu.node for gpu in base.cluster.gpus}
+        lost = dict(base.lost)
+        for one in base.cluster.run.tenants:
+            had = [*base.sources_of(one.name, ""), *filter(None, (base.target_of(one.name),))]
+            has = [gpu for gpu, own in sets.items() if one.name in own]
+            gone = [gpu for gpu in had if gpu in node_of and node_of[gpu] not in self.alive and gpu not in has]
+            if gone:
+                lost[one.name] = node_of[gone[0]]
+            elif had and has and has[0] not in had:
+                lost.pop(one.name, None)
+        return lost
 
     def _tell(self, newest: Assigned) -> None:
         """Have all agents keep it; if another coordinator went further, have all keep that one's."""
@@ -168,12 +192,31 @@ class Coordinator:
         now_s, pairs = self._now_s(), routes.gpu_of.items()
         self._since_s = {pair: self._since_s.get(pair, now_s) for pair in pairs}
 
+    def _moves(self, newest: Assigned) -> list[Move]:
+        """Weights that are to go where tenants come, from where clients ask for them, or else where they are served."""
+        node_of = {gpu.name: gpu.node for gpu in newest.cluster.gpus}
+        routed = {} if self.routes is None else self.routes.gpu_of
+        found = []
+        for target, report in self.gpus.items():
+            for name in sorted(report.lacks):
+                sources = [gpu for gpu in newest.sources_of(name, target) if gpu in self.gpus]
+                having = [gpu for gpu in sources if name not in self.gpus[gpu].lacks]
+                if having:
+                    source = routed[name] if routed.get(name) in having else having[0]
+                    found.append(Move(name, (node_of[source], source), (node_of[target], target), newest.stamp))
+        return found
+
     def _let_go(self, newest: Assigned) -> None:
-        """Have former GPUs drain whom clients ask elsewhere."""
+        """Have former GPUs drain whom clients ask elsewhere; who never was served on one need not wait."""
         now_s = self._now_s()
         old = (pair for pair, since_s in self._since_s.items() if since_s + GRACE_S <= now_s)
         gone = {name for name, gpu in old if newest.target_of(name) == gpu}
-        leaving = {gpu: left for gpu, own in newest.leaving.items() if (left := tuple(n for n in own if n not in gone))}
+        lacks = {gpu: report.lacks for gpu, report in self.gpus.items()}
+        leaving = {
+            gpu: left
+            for gpu, own in newest.leaving.items()
+            if (left := tuple(name for name in own if name not in gone and name not in lacks.get(gpu, ())))
+        }
         if leaving != newest.leaving:
             self.newest = self._next(replace(newest, leaving=leaving))
 
@@ -196,7 +239,8 @@ class Coordinator:
             self.newest = self._next(base)
         else:
             served = self.newest
-            before = replace(base, number=served.number, sets=served.sets, leaving=served.leaving)
+            kept = {"sets": served.sets, "leaving": served.leaving, "since": served.since, "lost": served.lost}
+            before = replace(base, number=served.number, **kept)
             self.newest = self._moved(before, base.sets)
         return self.newest
 

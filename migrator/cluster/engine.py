@@ -12,9 +12,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from msgspec.json import encode
 from executor.errors import brief
 from executor.files import write_whole
 from migrator.cluster.agent import Agent
-from migrator.cluster.assigned import Assigned, LastGoodput, NodeReport, Stamp
+from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, Move, Moved, NodeReport, Stamp
 from migrator.cluster.coordinator import Coordinator
 from migrator.cluster.planning import TenantPlacer
 from migrator.cluster.routes import Routes, RoutesDoor
@@ -116,6 +116,17 @@ class AgentActor:
         """As :meth:`migrator.cluster.agent.Agent.keep`."""
         return self._agent.keep(offered, expected)
 
+    def hand(self, gpu: str, tenant: str) -> Moved | None:
+        """As :meth:`migrator.cluster.agent.Agent.hand`."""
+        return self._agent.hand(gpu, tenant)
+
+    def take(self, stamp: Stamp, gpu: str, tenant: str, moved: list[Any]) -> None:
+        """As :meth:`migrator.cluster.agent.Agent.take`; what is lost on its way is asked for again."""
+        import ray  # noqa: PLC0415 - the extra
+
+        with suppress(ray.exceptions.RayError):
+            self._agent.take(stamp, gpu, tenant, ray.get(moved[0], timeout=BEGIN_S))
+
     def goodput(self) -> dict[str, LastGoodput]:
         """As :meth:`migrator.cluster.agent.Agent.goodput`."""
         return self._agent.goodput()
@@ -128,6 +139,7 @@ class RayAgents:
         self._begun = begun
         self._handles: dict[str, tuple[str, Any]] = {}
         self._asked: dict[tuple[str, str], Any] = {}
+        self._carried: dict[Move, Any] = {}
 
     def alive(self, nodes: Collection[str]) -> frozenset[str]:
         """Which of the nodes are there."""
@@ -163,6 +175,21 @@ class RayAgents:
     def keep(self, offers: Mapping[str, Assigned | None], expected: Stamp) -> Mapping[str, NodeReport]:
         """What agents report, of those that answer in time."""
         return self._all("keep", {node: (offered, expected) for node, offered in offers.items()})
+
+    def carry(self, moves: Sequence[Move]) -> None:
+        """As :meth:`migrator.cluster.coordinator.Agents.carry`: from object store to object store."""
+        import ray  # noqa: PLC0415 - the extra
+
+        self._carried = {move: ref for move, ref in self._carried.items() if move in moves}
+        for move in moves:
+            if move not in self._carried:
+                node, gpu = move.source
+                self._carried[move] = self._handles[node][1].hand.remote(gpu, move.tenant)
+        refs = {ref: move for move, ref in self._carried.items()}
+        ready = ray.wait([*refs], num_returns=len(refs), timeout=EVERY_S, fetch_local=False)[0] if refs else []
+        for move in (refs[ref] for ref in ready):
+            node, gpu = move.target
+            self._handles[node][1].take.remote(move.stamp, gpu, move.tenant, [self._carried.pop(move)])
 
     def goodput(self, nodes: Collection[str]) -> dict[str, LastGoodput]:
         """By GPU what its service's last window came to."""
@@ -312,9 +339,20 @@ def _state(node: str, own: Coordinator) -> str:
 def _as_json(own: Coordinator, gpu: str) -> dict[str, Any]:
     report = own.gpus.get(gpu)
     if report is None:
-        return {"pid": None, "url": None, "serves": [], "ready": [], "since_s": None, "said": "nothing is known of it"}
-    found = asdict(report)
-    return {**found, "ready": sorted(report.ready), "serves": list(report.serves), "since_s": report.since_s or None}
+        report, said = GpuReport(), "nothing is known of it"
+    else:
+        said = report.said
+    return {
+        "pid": report.pid,
+        "url": report.url or None,
+        "serves": list(report.serves),
+        "ready": sorted(report.ready),
+        "since_s": report.since_s or None,
+        "said": said,
+        "lacks": sorted(report.lacks),
+        "weights": dict(report.weights),
+        "dropped": dict(report.dropped),
+    }
 
 
 # --- from outside

@@ -19,15 +19,17 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
+from yaml import safe_load
 
 from executor.files import open_appended, open_emptied, read_input, write_whole
 from executor.processes import boot_id, born
-from migrator.cluster.assigned import GpuReport, LastGoodput
+from migrator.cluster.assigned import GpuReport, LastGoodput, Learned
 from migrator.config.reading import config_yaml
 from migrator.config.sections import Config
 from migrator.errors import LogError
 from migrator.log.report import report_of
 from migrator.log.runlog import read_log
+from migrator.log.weights import FIRST, first_weights, served_weights
 
 RETRY_S = 5.0
 """A service that ended is begun again after so long."""
@@ -96,6 +98,28 @@ class GpuService:
                 os.kill(pid, signal.SIGTERM)
         return self._report(pid, config)
 
+    @property
+    def serves(self) -> tuple[str, ...]:
+        """As :attr:`migrator.cluster.staying.Serving.serves`."""
+        return () if self._record is None else self._record.serves
+
+    @property
+    def ends(self) -> bool:
+        """As :attr:`migrator.cluster.staying.Serving.ends`."""
+        return self._record is not None and self._record.ends
+
+    def learned(self, tenant: str) -> Learned | None:
+        """As :meth:`migrator.cluster.staying.Serving.learned`."""
+        if self._record is None or tenant not in self._record.serves:
+            return None
+        run = Path(self._record.run)
+        with suppress(LogError):
+            if (own := served_weights(read_log(run)).get(tenant)) is not None and own.file is not None:
+                return Learned(own.file, own.version, own.accuracy)
+        (entry,) = [one for one in safe_load(self._record.config)["tenants"] if one["name"] == tenant]
+        first = first_weights(run, tenant) if entry.get("weights") is None else None
+        return None if first is None else Learned(first, FIRST, None)
+
     def goodput(self) -> LastGoodput:
         """As ``KeptService.goodput``."""
         with suppress(LogError, LookupError):
@@ -143,6 +167,8 @@ class GpuService:
         self._tried_s = time.monotonic()
         write_whole(self._folder / _CONFIG_FILE, record.config.encode())
         service = [*self._program, "serve", str(self._folder / _CONFIG_FILE), "--out", record.run]
+        if safe_load(record.config)["gpu"]["backend"] == "cpu":  # or a node's second one would be the first
+            service += ["--state", str(self._folder / "state")]
         begin = ["setsid", "--fork", "sh", "-c", _BEGIN, str(self._folder / _PID_FILE), *service]
         with open_appended(self._folder / _LOG_FILE) as log:
             environment = {key: value for key, value in os.environ.items() if not _is_of_ray(key)}

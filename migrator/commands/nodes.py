@@ -103,6 +103,9 @@ def _require_services(cluster: ClusterConfig, origin: str) -> dict[str, int]:
         if not tenant.arrivals.live:
             what = "services answer clients: live: true is needed"
             raise ConfigError(f"{origin}: tenants.{cluster.asked_for(tenant.name).name}.arrivals: {what}")
+        if tenant.pin.weights is not None:
+            what = "versions are each service's own, and tenants move; leave it out"
+            raise ConfigError(f"{origin}: tenants.{cluster.asked_for(tenant.name).name}.pin.weights: {what}")
     if cluster.run.front_door is None or cluster.run.front_door.port == 0:
         raise ConfigError(f"{origin}: front_door.port: clients have to know where doors are; a port is needed")
     gpus: dict[str, int] = {}

@@ -56,7 +56,9 @@ class ChangedKey:
 
     def __str__(self) -> str:
         if self.is_of_set:
-            return f"tenant {self.path[1]} {'comes' if self.was is None else 'goes'}"
+            weights = self.now.get("weights_from") if isinstance(self.now, Mapping) else None
+            said = "goes" if self.now is None else "comes" if weights is None else f"comes; its weights are {weights}"
+            return f"tenant {self.path[1]} {said}"
         return f"{'.'.join(self.path)}: {_shown(self.was)} becomes {_shown(self.now)}"
 
 

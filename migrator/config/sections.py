@@ -523,6 +523,8 @@ class TenantConfig(Section):
     """Whether the tenant shares instances with nobody, whatever ``sharing.pools`` says."""
     weights: Annotated[Text | None, _IF_GIVEN] = None
     """For a live run: safetensors file of the first weights; nothing is trained before the first request."""
+    weights_from: Annotated[Text | None, _IF_GIVEN] = None
+    """Where those come from, for the log; a cluster says it of tenants that moved."""
     input: Annotated[InputConfig | None, _IF_GIVEN] = None
     """For a model that [only serves](#models-that-only-serve): what a request has."""
     classes: Annotated[Annotated[int, Field(ge=1, le=2**16)] | None, _IF_GIVEN] = None

@@ -9,6 +9,9 @@ from pathlib import Path
 from migrator.log.records import Finished, RolledBack, TenantsChanged
 from migrator.log.runlog import ReadLog
 
+FIRST = "first"
+"""The version of the weights that a tenant begins with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:

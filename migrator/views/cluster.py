@@ -183,6 +183,12 @@ def print_cluster_status(name: str, status: Mapping[str, Any], console: Console)
         row = (one["name"], one["node"], tenants, routed, pid, since, ", ".join(shown) or "–")
         gpus.add_row(*map(escape, (*row, one["said"])))
     console.print(gpus)
+    for one in status["gpus"]:
+        for tenant, told in one["weights"].items():
+            console.print(f"tenant {escape(tenant)} came to {escape(one['name'])}; its weights are {escape(told)}")
+        for tenant, version in one["dropped"].items():
+            said = f"tenant {tenant} had to leave {one['name']}; what it learned there last, {version}, is dropped"
+            console.print(escape(said))
     for one in status["unplaced"]:
         console.print(f"tenant {escape(one['tenant'])} is served by nobody: {escape(one['reason'])}")
     if status["said"]:

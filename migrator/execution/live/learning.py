@@ -29,7 +29,7 @@ from migrator.log import records
 from migrator.log.accuracies import LASTING, Accuracies, AccuracyHistory
 from migrator.log.runlog import ReadLog
 from migrator.log.segments import N_LESSONS
-from migrator.log.weights import Served
+from migrator.log.weights import FIRST, Served
 from migrator.terminal.console import note, warn
 from workloads.learning.course import Option, Started
 from workloads.learning.curve import Correction
@@ -62,10 +62,6 @@ class Aside(Protocol):
 
     def __call__(self, *, busy: bool) -> Mapping[str, str]:
         """As :meth:`executor.driver.DriverGpu.aside`."""
-
-
-FIRST = "first"
-"""The version of the weights that a tenant begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +241,8 @@ class LiveModels:
             raise ConfigError(f"tenants.{entry.name}: {one.reason}")
         made = _learner(tenant, entry, one) if isinstance(one, Prepared) else _server(tenant, entry, one)
         made = self._reader(made) if entry.reads else made
+        if entry.weights_from is not None:
+            note(f"tenants.{entry.name}: its weights are {entry.weights_from}")
         made.versions = {made.served.version: made.served}
         return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -13,13 +14,14 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 
 from migrator.cluster.agent import ASSIGNED_FILE, Agent
-from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, NodeReport, Stamp
+from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, Learned, Move, Moved, NodeReport, Stamp
 from migrator.cluster.coordinator import GRACE_S, JOIN_S, Coordinator
 from migrator.cluster.routes import Routes
 from migrator.config.cluster import ClusterConfig
-from migrator.config.sections import Config
+from migrator.config.sections import Config, TenantConfig
 from migrator.errors import InfeasibleError, MigratorError
 from tests.migrator.cluster.test_cluster import A, document, gpus, live
 
@@ -35,20 +37,55 @@ def three_nodes() -> dict[str, Any]:
 
 
 class Steady:
-    """A service that is ready as soon as it is told; ``slow`` ones are ready a look later."""
+    """A service that is ready as soon as it is told; ``slow`` ones are ready a look later.
+
+    It outlives its agent. Weights are files that say what was learned, in order; none may change while they are served.
+    """
 
     slow: ClassVar[set[str]] = set()
+    there: ClassVar[dict[Path, Steady]] = {}
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._gpu, self._before = folder.name, frozenset[str]()
+        self._gpu, self._folder, self._before = folder.name, folder, frozenset[str]()
+        self.tenants: dict[str, TenantConfig] = {}
+        self._learned: dict[str, Learned] = {}
+        self.ends = False
+
+    @classmethod
+    def of(cls, folder: Path) -> Steady:
+        return cls.there.setdefault(folder, cls(folder))
+
+    @property
+    def serves(self) -> tuple[str, ...]:
+        return tuple(sorted(self.tenants))
 
     def keep(self, config: Config | None, number: int) -> GpuReport:
         del number
-        names = frozenset() if config is None else frozenset(one.name for one in config.tenants)
+        told = {} if config is None else {one.name: one for one in config.tenants}
+        for name in told.keys() & self.tenants.keys():
+            assert self.ends or told[name].weights == self.tenants[name].weights, "what a tenant began with stays"
+        self._learned = {name: own for name, own in self._learned.items() if name in told}
+        names, self.tenants = frozenset(told), told
         ready = names & self._before if self._gpu in self.slow else names
         self._before = names
-        return GpuReport(1 if names else None, f"http://{self._gpu}", tuple(sorted(names)), ready)
+        return GpuReport(1 if names else None, f"http://{self._gpu}", self.serves, ready)
+
+    def learn(self, tenant: str) -> None:
+        """Learn something, on top of what is known."""
+        file = self._folder / f"{len([*self._folder.iterdir()])}.safetensors"
+        file.write_text(f"{self.knows(tenant)}{self._gpu} ")
+        self._learned[tenant] = Learned(file, file.stem, 0.5)
+
+    def knows(self, tenant: str) -> str:
+        """Where it was learned what the tenant answers with."""
+        if tenant in self._learned:
+            return self._learned[tenant].file.read_text()
+        weights = self.tenants[tenant].weights
+        return "" if weights is None else Path(weights).read_text()
+
+    def learned(self, tenant: str) -> Learned | None:
+        return self._learned.get(tenant)
 
     def goodput(self) -> LastGoodput:
         return LastGoodput(expected_goodput_pct=71.25)
@@ -63,9 +100,13 @@ class Nodes:
         self.silent: set[str] = set()
         self.sent: list[tuple[str, Assigned]] = []
         self.calls = dict.fromkeys(NODES, 0)
+        self.handed: list[tuple[str, Stamp, str, str, Moved | None]] = []
 
     def agent(self, node: str) -> Agent:
-        return Agent(node, self.folder / node, Steady)
+        return Agent(node, self.folder / node, Steady.of)
+
+    def service(self, gpu: str) -> Steady:
+        return next(own for folder, own in Steady.there.items() if folder == self.folder / folder.parent.name / gpu)
 
     def alive(self, nodes: Collection[str]) -> frozenset[str]:
         return frozenset(self.up.intersection(nodes))
@@ -76,6 +117,14 @@ class Nodes:
     def keep(self, offers: Mapping[str, Assigned | None], expected: Stamp) -> Mapping[str, NodeReport]:
         self.sent += [(node, one) for node, one in offers.items() if one is not None]
         return {node: self.agents[node].keep(offers[node], expected) for node in self._answering(offers)}
+
+    def carry(self, moves: Sequence[Move]) -> None:
+        for one in moves:
+            (source, gpu), (target, to) = one.source, one.target
+            if not self.silent.intersection((source, target)):
+                moved = self.agents[source].hand(gpu, one.tenant)
+                self.handed.append((target, one.stamp, to, one.tenant, moved))
+                self.agents[target].take(one.stamp, to, one.tenant, moved)
 
     def _answering(self, nodes: Collection[str]) -> list[str]:
         found = [node for node in nodes if node not in self.silent]
@@ -164,6 +213,19 @@ class Cluster(RuleBasedStateMachine):
             node, offered = data.draw(st.sampled_from(self.nodes.sent))
             self.nodes.agents[node].keep(offered, offered.stamp)
 
+    @rule(data=st.data())
+    def learn(self, data: st.DataObject) -> None:
+        gpus = [own for folder, own in Steady.there.items() if self.folder in folder.parents and own.tenants]
+        if gpus:
+            service = data.draw(st.sampled_from(gpus))
+            service.learn(data.draw(st.sampled_from(service.serves)))
+
+    @rule(data=st.data())
+    def weights_come_late(self, data: st.DataObject) -> None:
+        if self.nodes.handed:
+            node, *handed = data.draw(st.sampled_from(self.nodes.handed))
+            self.nodes.agents[node].take(*handed)
+
     @rule(own=coordinators, node=st.sampled_from(NODES))
     def drain(self, own: Coordinator, node: str) -> None:
         before = own.newest
@@ -198,6 +260,13 @@ class Cluster(RuleBasedStateMachine):
         stamps = {agent.held and agent.held.stamp for node, agent in self.nodes.agents.items() if node in self.nodes.up}
         assert len(stamps) == 1
         assert max(self.nodes.calls.values()) <= 2
+        for _ in range(6):
+            self.nodes.now_s += GRACE_S
+            last.step()
+        if last.newest is not None and self.nodes.up.intersection(last.newest.nodes):
+            assert last.newest.leaving == {}
+            for gpu, report in last.gpus.items():
+                assert report.ready == set(last.newest.served_by(gpu)), "everybody has weights, and is served"
         shutil.rmtree(self.folder)
 
 
@@ -285,8 +354,9 @@ def test_a_tenant_is_routed_once_it_is_ready_and_only_then_the_former_gpu_lets_i
     moved = own.newest.sets["a.0"]
     monkeypatch.setattr(Steady, "slow", {"b.0", "c.0", "c.1"})
     own.drain("n1")
-    own.step()
-    assert {own.routes.gpu_of[name] for name in moved if own.routes} == {"a.0"}
+    for _ in range(2):  # weights come, and a service is told
+        own.step()
+        assert {own.routes.gpu_of[name] for name in moved if own.routes} == {"a.0"}
     own.step()
     assert own.routes is not None
     assert "a.0" not in own.routes.gpu_of.values()
@@ -366,3 +436,168 @@ def test_replicas_are_routed_each_with_its_share(nodes: Nodes) -> None:
     assert routes is not None
     assert [(one.model, one.share) for one in routes.tenants["vision"]] == [("vision.0", 0.5), ("vision.1", 0.5)]
     assert len({one.gpu for one in routes.tenants["vision"]}) == 2
+
+
+# --- what tenants have learned
+
+
+def until_settled(nodes: Nodes, own: Coordinator) -> None:
+    for _ in range(6):
+        nodes.now_s += GRACE_S
+        own.step()
+    assert own.newest is not None
+    assert own.newest.leaving == {}
+    assert all(report.ready == set(own.newest.served_by(gpu)) for gpu, report in own.gpus.items())
+
+
+def move(own: Coordinator, tenant: str, gpu: str) -> None:
+    assert own.newest is not None
+    sets = {name: tuple(one for one in names if one != tenant) for name, names in own.newest.sets.items()}
+    own.begin(replace(begun(), sets=sets | {gpu: (*sets.get(gpu, ()), tenant)}))
+
+
+def home_of(own: Coordinator, tenant: str) -> str:
+    gpu = None if own.newest is None else own.newest.target_of(tenant)
+    assert gpu is not None
+    return gpu
+
+
+def told_of(own: Coordinator, tenant: str) -> str:
+    return own.gpus[home_of(own, tenant)].weights.get(tenant, "")
+
+
+def known(nodes: Nodes, own: Coordinator, tenant: str) -> str:
+    return nodes.service(home_of(own, tenant)).knows(tenant)
+
+
+def test_the_newest_weights_follow_a_tenant_that_moves_and_come_with_its_accuracy(nodes: Nodes) -> None:
+    own = up(nodes)
+    nodes.service("a.0").learn("language")
+    nodes.service("a.0").learn("language")
+    move(own, "language", "c.1")
+    until_settled(nodes, own)
+    entry = nodes.service("c.1").tenants["language"]
+    assert known(nodes, own, "language") == "a.0 a.0 "
+    assert re.fullmatch(r"\d+ of a\.0", told_of(own, "language"))
+    assert entry.weights_from == told_of(own, "language")
+    assert [(one.before, one.after) for one in entry.accuracies] == [(0.5, 0.85)]
+    assert own.gpus["a.0"].dropped == {}
+    for gpu, knows in (("c.0", "a.0 a.0 "), ("a.0", "a.0 a.0 c.0 ")):
+        move(own, "language", gpu)
+        until_settled(nodes, own)
+        assert nodes.service(gpu).knows("language") == knows
+        nodes.service(gpu).learn("language")
+
+
+def test_who_has_learned_nothing_begins_with_the_config_s_weights(nodes: Nodes) -> None:
+    own = up(nodes)
+    own.drain("n1")
+    until_settled(nodes, own)
+    assert (told_of(own, "language"), known(nodes, own, "language")) == ("", "")
+
+
+def test_weights_that_are_lost_with_their_node_are_said_to_be(nodes: Nodes) -> None:
+    own = up(nodes)
+    nodes.service("a.0").learn("language")
+    nodes.up -= {"n1"}
+    until_settled(nodes, own)
+    assert told_of(own, "language") == "the config's, as what it had learned was lost with node n1"
+    assert known(nodes, own, "language") == ""
+    assert nodes.service(home_of(own, "language")).tenants["language"].weights_from == told_of(own, "language")
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["stays away", "goes back at once"])
+def test_what_was_learned_on_a_node_that_was_cut_off_is_dropped(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, returns: bool
+) -> None:
+    own = up(nodes)
+    assert own.newest is not None
+    before = own.newest.sets
+    nodes.up -= {"n1"}
+    until_settled(nodes, own)
+    away = nodes.service(home_of(own, "language"))
+    nodes.service("a.0").learn("language")
+    version = nodes.service("a.0").learned("language")
+    away.learn("language")
+    learned = away.knows("language")
+    if returns:
+        monkeypatch.setattr(own, "_place", lambda *_: (before, {}))
+    nodes.up |= {"n1"}
+    own.step()
+    assert own.routes is not None
+    assert own.routes.gpu_of["language"] != "a.0", "others answer for it until its weights have come"
+    until_settled(nodes, own)
+    assert version is not None
+    assert own.gpus["a.0"].dropped == {"language": version.version}
+    assert known(nodes, own, "language") == learned
+    assert (home_of(own, "language") == "a.0") == returns
+
+
+def test_a_node_that_is_back_keeps_what_a_tenant_learned_for_which_nobody_answered_meanwhile(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: object) -> Any:
+        raise MigratorError("no profiles")
+
+    own = up(nodes)
+    with monkeypatch.context() as patch:
+        patch.setattr(own, "_place", cannot)
+        nodes.up -= {"n1"}
+        own.step()
+    nodes.service("a.0").learn("language")
+    nodes.up |= {"n1"}
+    until_settled(nodes, own)
+    assert (home_of(own, "language"), known(nodes, own, "language"), told_of(own, "language")) == ("a.0", "a.0 ", "")
+
+
+def test_a_tenant_waits_for_its_weights_until_they_come_or_cannot(nodes: Nodes) -> None:
+    own = up(nodes)
+    nodes.service("a.0").learn("language")
+    nodes.silent = {"n1"}
+    for gpu in ("c.1", "c.0"):
+        move(own, "language", gpu)
+        for _ in range(3):
+            own.step()
+        nodes.agents["n3"].take((0, ""), gpu, "language", Moved(told="of no assignment"))
+        assert own.gpus[gpu].lacks == {"language"}
+        assert own.gpus[gpu].said == "weights of language have not come yet"
+        assert "language" not in nodes.service(gpu).serves
+    assert own.newest is not None
+    assert own.newest.sources_of("language", "c.0") == ["a.0"], "it never was on the other one"
+    nodes.up -= {"n1"}
+    until_settled(nodes, own)
+    assert told_of(own, "language").endswith("lost with node n1")
+
+
+def test_weights_that_came_are_kept_by_an_agent_that_is_begun_again(nodes: Nodes) -> None:
+    own = up(nodes)
+    nodes.service("a.0").learn("language")
+    own.drain("n1")
+    until_settled(nodes, own)
+    nodes.agents = {node: nodes.agent(node) for node in NODES}
+    n_handed = len(nodes.handed)
+    until_settled(nodes, own)
+    assert (known(nodes, own, "language"), len(nodes.handed)) == ("a.0 ", n_handed)
+
+
+def test_weights_that_cannot_be_read_are_said_to_be(nodes: Nodes) -> None:
+    own = up(nodes)
+    nodes.service("a.0").learn("language")
+    learned = nodes.service("a.0").learned("language")
+    assert learned is not None
+    learned.file.unlink()
+    own.drain("n1")
+    until_settled(nodes, own)
+    assert re.fullmatch(r"the config's, as .* of a\.0 cannot be read: .*", told_of(own, "language"))
+
+
+def test_where_a_service_is_replaced_its_tenants_go_on_with_what_they_learned(nodes: Nodes) -> None:
+    own = up(nodes)
+    service = nodes.service("a.0")
+    service.learn("language")
+    service.ends = True
+    own.step()
+    Steady.there[nodes.folder / "n1" / "a.0"] = again = Steady(nodes.folder / "n1" / "a.0")
+    nodes.agents["n1"] = nodes.agent("n1")
+    own.step()
+    assert again.knows("language") == "a.0 "

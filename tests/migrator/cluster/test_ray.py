@@ -26,13 +26,16 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from msgspec.json import decode
 
 from executor.processes import born, started_with
 from migrator.cluster.engine import ROUTES_FILE, RunningCluster
+from migrator.cluster.routes import Route, Routes
 from migrator.commands import nodes
 from migrator.commands.verify import verify_command
 from migrator.log import records as recorded
 from migrator.log.runlog import ReadLog, has_begun, read_log
+from migrator.log.weights import served_weights
 from tests.migrator.cluster import labels
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
@@ -81,9 +84,9 @@ def command(pid: int) -> list[str]:
 class Clients:
     """One a tenant, which asks the door that the routes say, again and again; and counts what it is told."""
 
-    def __init__(self, routes: Path, tenants: tuple[str, ...], *, follow: bool = True) -> None:
+    def __init__(self, routes: Path, tenants: tuple[str, ...], *, follow: bool = True, body: str = ASKED) -> None:
         """Those that do not ``follow`` ask the doors that the routes say now."""
-        self._routes, self._is_over = routes, False
+        self._routes, self._body, self._is_over = routes, body, False
         self._fixed = None if follow else json.loads(routes.read_bytes())["tenants"]
         self.sent = dict.fromkeys(tenants, 0)
         self.told = Counter[tuple[str, str, str]]()
@@ -108,7 +111,7 @@ class Clients:
         try:
             (door,) = (json.loads(self._routes.read_bytes())["tenants"] if self._fixed is None else self._fixed)[name]
             with closing(HTTPConnection(door["url"].removeprefix("http://"), timeout=30)) as asked:
-                asked.request("POST", f"/v2/models/{door['model']}/infer", ASKED)
+                asked.request("POST", f"/v2/models/{door['model']}/infer", self._body)
                 answer = asked.getresponse()
                 status, said = answer.status, json.loads(answer.read())
         except (OSError, HTTPException, LookupError, ValueError) as error:
@@ -295,6 +298,11 @@ class Site:
     def sets(self) -> dict[str, list[str]]:
         """By GPU its tenants."""
         return {one["name"]: one["tenants"] for one in self.status["gpus"]}
+
+    def door(self, tenant: str) -> Route:
+        """Where the tenant is asked now."""
+        (door,) = decode((self.out / ROUTES_FILE).read_bytes(), type=Routes).tenants[tenant]
+        return door
 
     def state(self, node: str) -> str:
         return next(str(one["state"]) for one in self.status["nodes"] if one["name"] == node)
@@ -492,3 +500,40 @@ def test_down_ends_services_and_actors(site: Site) -> None:
     assert [pid for pid in pids if born(pid) is not None] == []
     until(lambda: not site.pids("ray::AgentActor") and not site.pids("ray::CoordinatorActor"))
     assert RunningCluster.names() == []
+
+
+def test_what_was_learned_follows_a_tenant_off_a_drained_node_and_answers_as_it_did(site: Site, tell: Tell) -> None:
+    pytest.importorskip("torch")
+    from tests.migrator.cluster import learning
+
+    if RunningCluster.names():
+        nodes.down_command(address=site.address)
+    site.config.write_text(yaml.safe_dump(learning.document(site.folder, free_port())))
+    site.out = site.folder / "learning"
+    nodes.up_command(site.config, address=site.address, out=site.out, routes=f"127.0.0.1:{free_port()}")
+    tell(f"services that learn: ready after {until(site.is_settled):.1f} s")
+    (home,) = [gpu for gpu in site.status["gpus"] if "learns" in gpu["tenants"]]
+    learned_s = until(lambda: "learns" in served_weights(site.logs(home["name"])[-1]))
+    own = served_weights(site.logs(home["name"])[-1])["learns"]
+    bodies = learning.images(40)
+    clients = Clients(site.out / ROUTES_FILE, learning.TENANTS, body=bodies[0])
+    try:
+        until(lambda: all(clients.sent.values()))
+        before, begin_s = learning.answers(site.door("learns"), bodies), time.monotonic()
+        nodes.drain_command(home["node"], address=site.address)
+        tell(f"first retraining after another {learned_s:.1f} s; drain: {time.monotonic() - begin_s:.1f} s")
+        after = learning.answers(site.door("learns"), bodies)
+    finally:
+        clients.end()
+    tell(clients.must_have_lost_none())
+    assert own.file is not None
+    assert before[0] == own.version
+    assert after == ("first", before[1])
+    assert len({*after[1]}) > 1
+    (there,) = [gpu for gpu in site.status["gpus"] if "learns" in gpu["tenants"]]
+    assert there["weights"]["learns"] == f"{own.version} of {home['name']}"
+    (came,) = (site.out / there["node"] / there["name"] / "weights").iterdir()
+    assert came.read_bytes() == own.file.read_bytes()
+    changes = [line for one in site.logs(there["name"])[-1].of(recorded.Reloaded) for line in one.changes]
+    assert changes == [f"tenant learns comes; its weights are {own.version} of {home['name']}"]
+    nodes.down_command(address=site.address)

@@ -13,7 +13,7 @@ import pytest
 
 from executor.processes import born
 from migrator.cluster import services
-from migrator.cluster.assigned import GpuReport, LastGoodput
+from migrator.cluster.assigned import GpuReport, LastGoodput, Learned
 from migrator.cluster.services import GpuService
 from migrator.config.sections import Config
 from migrator.log.report import report_of
@@ -83,6 +83,36 @@ def test_goodput_is_of_the_last_settled_window(service: GpuService, config: Conf
     assert window.total is not None
     assert window.total.requests.goodput_pct is not None
     assert service.goodput() == LastGoodput(window.total.requests.goodput_pct, window.total.expected_goodput_pct)
+
+
+def test_what_a_tenant_learned_is_what_serves_by_the_log_or_what_the_service_trained_first(
+    service: GpuService, config: Config, tmp_path: Path
+) -> None:
+    run = tmp_path / "a.0" / "run-1"
+    learned = records.finished(0, None, 1.0, "mobile") | {"version": "window-0", "weights": "w"}
+    records.write(run, records.header(3.0, "mobile"), learned)
+    assert (service.serves, service.learned("mobile")) == ((), None)
+    service.keep(config, 1)
+    assert (service.serves, service.learned("mobile")) == (("mobile",), None)
+    first = run / "live" / "weights" / "mobile" / "first" / "final.safetensors"
+    first.parent.mkdir(parents=True)
+    first.touch()
+    assert service.learned("mobile") == Learned(first, "first", None)
+    (run / "w").touch()
+    assert service.learned("mobile") == Learned(run / "w", "window-0", 0.9)
+    assert service.learned("vision.0") is None
+
+
+@pytest.mark.parametrize("backend", ["cpu", "nvml"])
+def test_each_share_of_a_cpu_is_another_one(
+    service: GpuService, config: Config, tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun_with: list[list[str]] = []
+    monkeypatch.setattr(services.subprocess, "run", lambda asked, **_: begun_with.append(asked))
+    service.keep(config.model_copy(update={"gpu": config.gpu.model_copy(update={"backend": backend})}), 1)
+    (asked,) = begun_with
+    state = ["--state", str(tmp_path / "a.0" / "state")] if backend == "cpu" else []
+    assert asked[asked.index("--out") + 2 :] == state
 
 
 def test_one_that_died_is_begun_again_in_its_folder(

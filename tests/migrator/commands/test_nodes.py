@@ -194,6 +194,28 @@ def test_what_a_drained_node_would_serve_stays_elsewhere_as_a_config_is_applied(
     assert [one["state"] for one in found["nodes"]] == ["drained", "there", "there"]
 
 
+def test_status_says_with_which_weights_tenants_came_and_what_was_dropped(
+    call: Call, config: Callable[..., Path], ray: Engine
+) -> None:
+    call("cluster", "up", config())
+    call("cluster", "status")
+    ray.agents.up -= {"n1"}
+    for _ in range(3):
+        call("cluster", "status")
+    ray.agents.service("a.0").learn("language")
+    ray.agents.up |= {"n1"}
+    for _ in range(3):
+        found = json.loads(call("cluster", "status", "--json")[1])
+    told = "the config's, as what it had learned was lost with node n1"
+    (version,) = next(one["dropped"] for one in found["gpus"] if one["name"] == "a.0").values()
+    home = next(gpu["name"] for gpu in found["gpus"] if "language" in gpu["tenants"])
+    assert told == next(gpu["weights"]["language"] for gpu in found["gpus"] if gpu["name"] == home)
+    _, out, _ = call("cluster", "status")
+    said = " ".join(out.split())
+    assert f"tenant language came to {home}; its weights are {told}" in said
+    assert f"tenant language had to leave a.0; what it learned there last, {version}, is dropped" in said
+
+
 def test_a_node_that_others_cannot_stand_in_for_is_not_drained(
     call: Call, config: Callable[..., Path], ray: Engine
 ) -> None:
@@ -217,6 +239,10 @@ def test_a_node_that_is_lost_is_shown_and_not_waited_for(call: Call, config: Cal
     [
         (lambda data: data.update(windows=3), "windows: services go on until they are stopped; leave it out"),
         (lambda data: data["front_door"].update(port=0), "front_door.port: clients have to know where doors are"),
+        (
+            lambda data: data["tenants"][0].update(pin={"weights": "window-3"}),
+            "tenants.vision.pin.weights: versions are each service's own, and tenants move; leave it out",
+        ),
         (lambda data: data["cluster"]["gpus"][0].update(node="n7"), "node n7: Ray knows none; there is n1, n2, n3"),
         (lambda data: data["cluster"]["gpus"][0].update(count=3), "node n1: Ray has 2 GPUs there, and 3 are needed"),
     ],
@@ -334,4 +360,4 @@ def test_an_assignment_survives_its_file() -> None:
     one = Assigned(number=3, author="a", path="/c.yaml", document=three_nodes(), sets={"a.0": ("mobile",)})
     again = ASSIGNED.decode(encode(one))
     assert again == one
-    assert [name for name, own in again.services_of("n1").items() if own is not None] == ["a.0"]
+    assert [gpu for gpu in again.gpus_of("n1") if again.config_of(gpu, again.tenants_of(gpu)) is not None] == ["a.0"]

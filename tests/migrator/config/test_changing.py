@@ -43,6 +43,10 @@ def test_tokens_and_origins_of_the_door_may_change() -> None:
         ({"pin": {"layout": True}}, ["pin: nothing becomes {'layout': True"]),
         ({"tenants.1.pin": {"weights": "first"}}, ["tenants.language.pin: nothing becomes {'weights': 'first'}"]),
         ({"tenants.1.name": "third"}, ["tenant language goes", "tenant third comes"]),
+        (
+            {"tenants.1.name": "third", "tenants.1.weights_from": "window-3 of a.0"},
+            ["tenant language goes", "tenant third comes; its weights are window-3 of a.0"],
+        ),
     ],
 )
 def test_tenants_may_come_and_go_and_other_things_be_asked_for_them(changes: dict[str, Any], said: list[str]) -> None:
@@ -50,7 +54,7 @@ def test_tenants_may_come_and_go_and_other_things_be_asked_for_them(changes: dic
     for line, begin in zip(in_words(found), said, strict=True):
         assert line.startswith(begin)
     assert all(one.is_of_plans for one in found)
-    assert any(one.is_of_set for one in found) == ("tenant third comes" in said)
+    assert any(one.is_of_set for one in found) == ("tenant language goes" in said)
 
 
 @pytest.mark.parametrize(

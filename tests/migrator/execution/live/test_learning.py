@@ -24,9 +24,9 @@ from workloads.learning.profiler import Came, Found, Measured, Prepared, Refused
 
 pytest.importorskip("zmq")
 
-from migrator.execution.live.learning import FIRST, SPARE, LiveModels, Taught, learned_in
+from migrator.execution.live.learning import SPARE, LiveModels, Taught, learned_in
 from migrator.execution.live.site import Asking, Site
-from migrator.log.weights import Served
+from migrator.log.weights import FIRST, Served
 
 CONFIG = Path(__file__).parents[4] / "configs" / "live-cpu.yaml"
 PREPARED = Prepared("/w/first", "random", 0.9, (400,) * 5, "uint8", (1, 8, 8), 10)
