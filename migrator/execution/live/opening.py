@@ -573,10 +573,14 @@ def _refuse_unserved(setting: Setting) -> None:
     Raises:
         ConfigError: Naming the pool, the table, the profile, and what is too little.
     """
-    for pool in setting.config.sharing.listed or ():
-        reason = setting.joint_points.of(pool).infeasible if len(pool) > 1 else None
+    layout, pools = {one.profile.name for one in setting.config.layout}, setting.config.sharing.listed or ()
+    for pool in [[tenant.name for tenant in setting.tenants]] if layout else pools:
+        found = setting.joint_points.of(pool)
+        reason = found.infeasible if len(pool) > 1 else None
         if reason is not None:
             raise ConfigError(f"sharing.pools: the pool of {', '.join(pool)} ({setting.profiles.name}): {reason}")
+        if layout and len(pool) > 1 and layout.isdisjoint(found.by_member):
+            raise ConfigError(f"planner.layout: no profile of it can serve the pool of {', '.join(pool)}")
 
 
 def _new_folder(run: Path) -> Path:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 from typing import Any
 
 from executor.driver import DriverGpu
-from migrator.config.changing import changes_of, in_words
+from migrator.config.changing import ChangedKey, changes_of, in_words
 from migrator.config.reading import config_yaml
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.live.learning import LiveModels, learned_in
@@ -232,7 +232,7 @@ class Reloading:
         changes = changes_of(self.setting.config, setting.config, file)
         is_of_set = any(change.is_of_set for change in changes)
         if any(change.is_of_plans for change in changes):
-            _require_free_layout(setting, file)
+            _refuse_chosen_layout(setting, changes, file)
             own.check(as_shared(setting, own.policy))
         own.models.require_kept(setting.config.tenants)
         there = {tenant.name for tenant in self.setting.tenants}
@@ -278,6 +278,10 @@ def _with_door_of(before: Setting, after: Setting) -> Setting:
     return replace(before, config=config)
 
 
-def _require_free_layout(setting: Setting, file: str) -> None:
-    if setting.config.planner.layout is not None:
-        raise ConfigError(f"{file}: planner.layout is held for the tenants that there are; what plans need stays")
+def _refuse_chosen_layout(setting: Setting, changes: Sequence[ChangedKey], file: str) -> None:
+    """Refuse other terms beside a layout that was chosen for those that there are."""
+    if setting.config.planner.layout == "auto":
+        key = next(change for change in changes if change.is_of_plans)
+        raise ConfigError(
+            f"{file}: {key}; planner.layout: auto was chosen without it: stop the service, and serve again"
+        )

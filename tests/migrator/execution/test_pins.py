@@ -190,6 +190,16 @@ def test_another_slo_counts_at_once_in_what_stands(tmp_path: Path, pools: Any) -
     assert found == limits(shorter[0]) != limits(setting)
 
 
+def test_a_layout_that_is_listed_stays_whoever_comes_and_whatever_is_asked(tmp_path: Path) -> None:
+    own = {**MOVING, "sharing": {"pools": "auto"}, "planner.layout": ["3g.40gb", "4g.40gb"]}
+    log = reloaded(tmp_path / "run", {75.0: (ALL, {**own, "tenants.0.slo_ms": 90}), 131.0: (("vision",), own)}, own)
+    places = {tuple(place for place, _, _ in one.layout) for one in log.of(records.Change)}
+    assert len(places) == 1
+    requests = [counts(log, name) for name in ALL]
+    assert all(sum(one["in_time"]) > 0.9 * sum(one["arrivals"]) for one in requests)
+    assert log.of(records.Finished)
+
+
 PINS = st.sampled_from([{}, {"layout": True}, {"retraining": False}, {"layout": True, "retraining": False}])
 
 

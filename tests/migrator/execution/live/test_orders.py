@@ -416,6 +416,32 @@ def test_tenants_that_cannot_be_served_are_refused(service: Service, changes: di
     assert (service.reloading.setting, [*service.coming], service.doors) == (before, [], [])
 
 
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        (["3g.40gb", "4g.40gb"], None),
+        ("auto", "tenants.vision.weight: 1.0 becomes 2.0; planner.layout: auto was chosen without it: stop"),
+    ],
+)
+def test_beside_a_layout_that_is_listed_other_terms_are_taken_up(
+    service: Service, layout: Any, said: str | None
+) -> None:
+    held = {"planner.layout": layout, "sharing": {"pools": "auto"}}
+    service.write(held)
+    config = service_of(read_config(service.file), "shop")
+    service.reloading.setting = assemble_run(config, "shop")[0]
+    service.order("1", {**held, "tenants.0.weight": 2})
+    (answer,) = service.looks()
+    if said is None:
+        assert isinstance(answer, Reloaded)
+        assert [one.setting.tenants[0].weight for one in service.coming] == [2.0]
+    else:
+        assert isinstance(answer, OrderRefused)
+        assert said in answer.reason
+    service.order("2", {**held, "front_door": {"port": 0, "origins": ["https://a.example"]}})
+    assert isinstance(service.looks()[0], Reloaded)  # the door may change in any case
+
+
 CONFIGS: list[dict[str, Any]] = [
     {},
     {"tenants.1.slo_ms": 5000},
