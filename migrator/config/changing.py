@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,3 +98,28 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], *path: str
 def in_words(changes: Sequence[ChangedKey]) -> tuple[str, ...]:
     """The changes, a line each."""
     return tuple(map(str, changes))
+
+
+def require_layout(config: Config, changes: Iterable[ChangedKey], origin: str) -> None:
+    """Refuse other terms beside a layout that was chosen for those that there were; ``origin`` names their config.
+
+    Raises:
+        ConfigError: The first of them.
+    """
+    key = next((change for change in changes if change.is_of_plans), None)
+    if key is not None and config.planner.layout == "auto":
+        raise ConfigError(f"{origin}: {key}; planner.layout: auto was chosen without it: stop the service, serve again")
+
+
+def restarts(config: Config, changes: Sequence[ChangedKey]) -> str:
+    """Which workers start again where a service takes up this config, which has the changes, as far as that is known.
+
+    A layout that stays is what a plan may not change; any other is for the plan to say, which is not made yet.
+    """
+    is_of_set, is_held = any(change.is_of_set for change in changes), config.pins_layout or bool(config.layout)
+    if not is_of_set:
+        of_plans = any(change.is_of_plans for change in changes) and not is_held
+        return "nothing restarts" + ("; plans go by it from the next window on" if of_plans else "")
+    if is_held:
+        return "nothing restarts: the layout stays, who goes ends, and who comes starts in it or beside it"
+    return "who goes ends, who comes starts; the plan of the window's rest says what else (pin.layout: nothing)"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from migrator.config.reading import config_yaml, read_config, rooted, validate_config
-from migrator.config.sections import ENDLESS, Config
+from migrator.config.sections import ENDLESS, Config, TenantConfig
 from migrator.errors import ConfigError
 from migrator.log.orders import Reload
 from migrator.log.records import Reloaded
 from migrator.log.runlog import CONFIG_FILE, ReadLog
+from migrator.log.weights import FIRST, kept_weights, served_weights
 from planner.files.strict import as_text, value_in
 
 
@@ -39,6 +41,29 @@ def config_in(text: str, origin: str, path: Path | None = None) -> Config:
         raise ConfigError(f"{origin}: holds {as_text(document)}; a mapping of keys to values is needed")
     config = validate_config(document, origin)
     return config if path is None else rooted(config, path)
+
+
+def require_versions(entries: Iterable[TenantConfig], kept: Mapping[str, Iterable[str]]) -> None:
+    """Refuse pins of other weights than the first ones, and than the versions that are ``kept`` of the tenant.
+
+    Raises:
+        ConfigError: Naming the tenant, the version and those that are kept.
+    """
+    for entry in entries:
+        there = dict.fromkeys([FIRST, *kept.get(entry.name, ())])
+        if entry.pin.weights is not None and entry.pin.weights not in there:
+            raise ConfigError(
+                f"tenants.{entry.name}.pin.weights: {entry.pin.weights!r} is not kept; there is: {', '.join(there)}"
+            )
+
+
+def kept_versions(log: ReadLog) -> dict[str, list[str]]:
+    """By tenant the versions of weights that the service in the log has trained and still keeps."""
+    served = {name: [one.version] for name, one in served_weights(log).items()}
+    return served | {
+        name: list(dict.fromkeys([*served.get(name, ()), *(one.version for one in kept)]))
+        for name, kept in kept_weights(log).items()
+    }
 
 
 def given_in(log: ReadLog) -> tuple[Path, tuple[str, ...]] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -25,6 +25,7 @@ from migrator.errors import ConfigError, LiveError, MigratorError
 from migrator.execution.events import RATE_DIGITS
 from migrator.execution.live.site import Asking, Site
 from migrator.inputs.estimates import Estimate
+from migrator.inputs.in_force import require_versions
 from migrator.log import records
 from migrator.log.accuracies import LASTING, Accuracies, AccuracyHistory
 from migrator.log.runlog import ReadLog
@@ -211,7 +212,7 @@ class LiveModels:
             LiveError: A profiler cannot start, died, or was not done in time.
         """
         there = {entry.name: _versions(served.get(entry.name), kept.get(entry.name, ())) for entry in config.tenants}
-        _require_kept(config.tenants, there)
+        require_versions(config.tenants, there)
         self.config, self._site, self._requests, self._aside = config, site, requests, aside
         self.measured: dict[str, Measured | str] = {}
         self.estimates: tuple[Estimate, ...] | None = None
@@ -362,13 +363,13 @@ class LiveModels:
         used = [one.served, *(own for name, own in one.versions.items() if name == pinned)]
         return [own.file for own in used if own.file is not None]
 
-    def require_kept(self, entries: Sequence[TenantConfig]) -> None:
+    def require_versions(self, entries: Sequence[TenantConfig]) -> None:
         """Refuse pins of weights that are not there.
 
         Raises:
             ConfigError: Naming the tenant, the version and those that are kept.
         """
-        _require_kept(
+        require_versions(
             entries, {name: {one.served.version: one.served} | _kept_in(one) for name, one in self._models.items()}
         )
 
@@ -696,16 +697,6 @@ def _versions(served: Served | None, kept: Sequence[Served]) -> dict[str, Served
 def _kept_in(one: _Model) -> dict[str, Served]:
     """By version, the model's weights that are still there."""
     return {name: own for name, own in one.versions.items() if own.file is not None and own.file.is_file()}
-
-
-def _require_kept(entries: Sequence[TenantConfig], kept: Mapping[str, Iterable[str]]) -> None:
-    """Refuse pins of other weights than the first ones, and than those that are ``kept`` of the tenant."""
-    for entry in entries:
-        there = dict.fromkeys([FIRST, *kept.get(entry.name, ())])
-        if entry.pin.weights is not None and entry.pin.weights not in there:
-            raise ConfigError(
-                f"tenants.{entry.name}.pin.weights: {entry.pin.weights!r} is not kept; there is: {', '.join(there)}"
-            )
 
 
 def learned_in(version: str) -> int:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 from typing import Any
 
 from executor.driver import DriverGpu
-from migrator.config.changing import ChangedKey, changes_of, in_words
+from migrator.config.changing import changes_of, in_words, require_layout
 from migrator.config.reading import config_yaml
 from migrator.errors import ConfigError, MigratorError
 from migrator.execution.live.learning import LiveModels, learned_in
@@ -232,9 +232,9 @@ class Reloading:
         changes = changes_of(self.setting.config, setting.config, file)
         is_of_set = any(change.is_of_set for change in changes)
         if any(change.is_of_plans for change in changes):
-            _refuse_chosen_layout(setting, changes, file)
+            require_layout(setting.config, changes, file)
             own.check(as_shared(setting, own.policy))
-        own.models.require_kept(setting.config.tenants)
+        own.models.require_versions(setting.config.tenants)
         there = {tenant.name for tenant in self.setting.tenants}
         yield from self._made_ready(setting, there)
         door, first = own.door(setting), own.door(_with_door_of(self.setting, setting)) if not is_of_set else None
@@ -276,12 +276,3 @@ def _with_door_of(before: Setting, after: Setting) -> Setting:
     """The tenants as they were, with the front door as it is to be."""
     config = before.config.model_copy(update={"front_door": after.config.front_door})
     return replace(before, config=config)
-
-
-def _refuse_chosen_layout(setting: Setting, changes: Sequence[ChangedKey], file: str) -> None:
-    """Refuse other terms beside a layout that was chosen for those that there are."""
-    if setting.config.planner.layout == "auto":
-        key = next(change for change in changes if change.is_of_plans)
-        raise ConfigError(
-            f"{file}: {key}; planner.layout: auto was chosen without it: stop the service, and serve again"
-        )

@@ -63,7 +63,11 @@ def test_it_says_what_changes_and_that_it_was_taken_up(
     file = write(OTHER)
     given = answers(monkeypatch, Reloaded(config="", changes=()))
     code, out, err = call("reload", "run", "--check")
-    assert (code, out, err) == (0, "would change: front_door.origins: [] becomes ['https://a.example']\n", "")
+    assert (code, out, err) == (
+        0,
+        "would change: front_door.origins: [] becomes ['https://a.example']\nnothing restarts\n",
+        "",
+    )
     assert given == []
     code, out, err = call("reload", "run")
     assert (code, err) == (0, "")
@@ -71,7 +75,7 @@ def test_it_says_what_changes_and_that_it_was_taken_up(
     (order,) = given
     assert (order.file, "https://a.example" in order.config) == (str(file), True)
     write({})
-    assert call("reload", "run", "--check")[1] == f"no key of {file} differs\n"
+    assert call("reload", "run", "--check")[1] == f"no key of {file} differs\nnothing restarts\n"
 
 
 @pytest.mark.usefixtures("service")
@@ -87,6 +91,10 @@ def test_what_the_service_refuses_is_said_in_a_line(call: Call, monkeypatch: pyt
     [
         ({"window_s": 120}, "window_s: 60.0 becomes 120.0; a service keeps it"),
         ({"tenants.0.model": "mystery"}, "mystery"),
+        (
+            {"tenants.0.pin": {"weights": "window-1"}},
+            "tenants.vision.pin.weights: 'window-1' is not kept; there is: first",
+        ),
         ({"tenants.1.name": "vision"}, "vision"),
         ({"sharing": {"pools": [["vision", "who"]]}}, "who"),
         ({"windows": 3}, "windows: a service goes on until it is stopped"),

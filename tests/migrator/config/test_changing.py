@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.config.changing import changes_of, in_words
+from migrator.config.changing import changes_of, in_words, require_layout, restarts
 from migrator.config.reading import validate_config
 from migrator.config.sections import Config
 from migrator.errors import ConfigError
@@ -78,3 +78,32 @@ def test_all_else_stays_and_the_first_such_key_is_named(changes: dict[str, Any],
         changes_of(config({}), config(changes), "f")
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"front_door": {"port": 0, "tokens": TOKENS}}, "nothing restarts"),
+        ({"tenants.1.weight": 2}, "nothing restarts; plans go by it from the next window on"),
+        ({"tenants.1.weight": 2, "pin": {"layout": True}}, "nothing restarts"),
+        ({"tenants.1.name": "third"}, "who goes ends, who comes starts; the plan of the window's rest says what else"),
+        ({"tenants.1.name": "third", "pin": {"layout": True}}, "nothing restarts: the layout stays"),
+    ],
+)
+def test_what_restarts_is_said_as_far_as_it_is_known_before_there_is_a_plan(changes: dict[str, Any], said: str) -> None:
+    after = config(changes)
+    assert restarts(after, changes_of(config({}), after, "f")).startswith(said)
+
+
+@pytest.mark.parametrize(("layout", "is_refused"), [("auto", True), (["3g.40gb", "4g.40gb"], False)])
+def test_beside_a_layout_that_was_chosen_for_them_terms_stay(layout: Any, is_refused: bool) -> None:
+    held = {"planner.layout": layout, "sharing": {"pools": "auto"}}
+    before, after = config(held), config({**held, "tenants.1.weight": 2})
+    require_layout(before, changes_of(before, before, "f"), "f")
+    if not is_refused:
+        require_layout(after, changes_of(before, after, "f"), "f")
+        return
+    with pytest.raises(
+        ConfigError, match=r"^f: tenants\.language\.weight: 1\.0 becomes 2\.0; planner\.layout: auto was"
+    ):
+        require_layout(after, changes_of(before, after, "f"), "f")

@@ -316,9 +316,9 @@ def pinning(made: LiveModels, version: str | None) -> Config:
 def test_pins_are_of_weights_that_are_kept(site: Profilers, tmp_path: Path) -> None:
     made = kept_models(site, tmp_path, ["window-1", "window-2"])
     for version in (None, FIRST, "window-1", "window-2"):
-        made.require_kept(pinning(made, version).tenants)
+        made.require_versions(pinning(made, version).tenants)
     with pytest.raises(ConfigError) as refused:
-        made.require_kept(pinning(made, "window-9").tenants)
+        made.require_versions(pinning(made, "window-9").tenants)
     said = "tenants.turned.pin.weights: 'window-9' is not kept; there is: first, window-2, window-1"
     assert str(refused.value) == said
     made.config = pinning(made, "window-1")

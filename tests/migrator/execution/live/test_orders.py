@@ -198,7 +198,7 @@ class Service:
         yield True
 
     def models_of(self, config: Config) -> SimpleNamespace:
-        return SimpleNamespace(coming=self.made, config=config, require_kept=self.refuse_unkept)
+        return SimpleNamespace(coming=self.made, config=config, require_versions=self.refuse_unkept)
 
     def refuse_unkept(self, entries: Sequence[TenantConfig]) -> None:
         """The first weights are kept, and no others."""
