@@ -54,7 +54,7 @@ class Coordinator:
     Attributes:
         newest: The assignment in force; ``None`` until agents have said what they keep.
         has_heard: Whether they have; they may keep nothing.
-        routes: As published.
+        routes: As published; a new one that is given those of the one before it has nobody routed elsewhere meanwhile.
         reports: What agents last said, of nodes that are there.
         alive: The nodes that are there.
     """
@@ -119,15 +119,13 @@ class Coordinator:
         return base.follower(self._author)
 
     def _follow_nodes(self, newest: Assigned) -> None:
-        """Place everybody anew if a node was lost, or is back; nobody leaves where nothing is any more."""
-        is_young = self._now_s() < self._began_s + JOIN_S
-        may_join = set(newest.nodes) - self._seen if is_young else set()
+        """Place everybody anew if a node was lost, or is back; and have those serve on who are asked, and no others."""
+        may_join = set(newest.nodes) - self.alive - self._away
         usable = tuple(n for n in self.nodes if n not in newest.drained and (n in self.alive or n in may_join))
         if newest.is_closed or not self.alive.intersection(usable):
             return
         if usable == newest.nodes:
-            away = (self._seen if is_young else {*self.nodes}) - self.alive
-            if any(gpu.node in away for gpu in newest.cluster.gpus if gpu.name in newest.leaving):
+            if self._leaving(newest, newest.sets) != newest.leaving:
                 self.newest = self._moved(newest, newest.sets)
             return
         try:
@@ -140,6 +138,12 @@ class Coordinator:
             after = replace(newest, nodes=usable, sets=sets, leaving={}, unplaced=unplaced)
             self.newest = self._next(replace(after, lost=self._lost(newest, sets)))
 
+    @property
+    def _away(self) -> set[str]:
+        """Nodes that are lost; a young coordinator does not know it of those that it has not seen yet."""
+        is_young = self._now_s() < self._began_s + JOIN_S
+        return (set(self._seen) if is_young else set(self.nodes)) - self.alive
+
     def _placed(self, base: Assigned) -> Assigned:
         """The next assignment, with tenants on the nodes of ``base`` alone."""
         cluster = base.cluster
@@ -150,14 +154,24 @@ class Coordinator:
 
     def _moved(self, base: Assigned, sets: Mapping[str, tuple[str, ...]]) -> Assigned:
         """The next assignment: who has another GPU stays where it is served now, until that one is ready."""
+        leaving, lost = self._leaving(base, sets), self._lost(base, sets)
+        return self._next(replace(base, sets=dict(sets), leaving=leaving, lost=lost))
+
+    def _leaving(self, base: Assigned, sets: Sets) -> dict[str, tuple[str, ...]]:
+        """By GPU whom it serves on, if these are the sets after ``base``.
+
+        So it does who is asked for on a node that is back, as it is not ready elsewhere yet.
+        """
         placed = {name for own in sets.values() for name in own}
-        standing = {gpu.name for gpu in base.cluster.gpus if gpu.node in self.alive}
-        leaving = {
-            gpu: own
-            for gpu in sorted(standing)
-            if (own := tuple(one for one in base.served_by(gpu) if one in placed and one not in sets.get(gpu, ())))
-        }
-        return self._next(replace(base, sets=dict(sets), leaving=leaving, lost=self._lost(base, sets)))
+        asked = [] if self.routes is None else [*self.routes.gpu_of.items()]
+        found = {}
+        for gpu in sorted(gpu.name for gpu in base.cluster.gpus if gpu.node not in self._away):
+            report = self.gpus.get(gpu)
+            routed = [name for name, at in asked if at == gpu and (report is None or name in report.serves)]
+            there = dict.fromkeys([*base.served_by(gpu), *routed])
+            if own := tuple(name for name in there if name in placed and name not in sets.get(gpu, ())):
+                found[gpu] = own
+        return found
 
     def _lost(self, base: Assigned, sets: Sets) -> dict[str, str]:
         """Whose weights cannot come from where they were, if these are the sets after ``base``, and that node."""
@@ -166,7 +180,7 @@ class Coordinator:
         for one in base.cluster.run.tenants:
             had = [*base.sources_of(one.name, ""), *filter(None, (base.target_of(one.name),))]
             has = [gpu for gpu, own in sets.items() if one.name in own]
-            gone = [gpu for gpu in had if gpu in node_of and node_of[gpu] not in self.alive and gpu not in has]
+            gone = [gpu for gpu in had if node_of.get(gpu) in self._away and gpu not in has]
             if gone:
                 lost[one.name] = node_of[gone[0]]
             elif had and has and has[0] not in had:

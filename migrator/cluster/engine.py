@@ -27,7 +27,7 @@ from migrator.cluster.agent import Agent
 from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, Move, Moved, NodeReport, Stamp
 from migrator.cluster.coordinator import Coordinator
 from migrator.cluster.planning import TenantPlacer
-from migrator.cluster.routes import Routes, RoutesDoor
+from migrator.cluster.routes import Routes, RoutesDoor, routes_in
 from migrator.cluster.services import GpuService
 from migrator.errors import AgentError, MigratorError
 from migrator.extras import lacking
@@ -224,6 +224,7 @@ class CoordinatorActor:
         author = f"{time.time():.3f}-{secrets.token_hex(4)}"
         self._agents = RayAgents(begun)
         self._own = Coordinator(author, begun.gpus, self._agents, self._placer, self._publish, time.time)
+        self._own.routes = self._door.routes = routes_in(self._folder / ROUTES_FILE)
         self._lock = threading.RLock()
         threading.Thread(target=self._go_on, daemon=True).start()
         threading.Thread(target=self._rehearse, daemon=True).start()

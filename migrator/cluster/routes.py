@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
-from msgspec import Struct
-from msgspec.json import encode
+from msgspec import MsgspecError, Struct
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
+from executor.files import read_input
 from migrator.cluster.assigned import Assigned, GpuReport
 
 
@@ -60,6 +63,13 @@ def routes_of(assigned: Assigned, gpus: Mapping[str, GpuReport], before: Routes 
                 found.append(last[name])
         tenants[asked.name] = tuple(replace(one, share=1 / len(found)) for one in found)
     return Routes(number=assigned.number, tenants=tenants)
+
+
+def routes_in(path: Path) -> Routes | None:
+    """What was published last, if it can be read."""
+    with suppress(OSError, MsgspecError):
+        return decode(read_input(path), type=Routes)
+    return None
 
 
 class RoutesDoor:

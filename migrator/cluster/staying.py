@@ -99,8 +99,11 @@ class Staying:
             if name in names and stay.number >= since.get(name, 0):
                 if service.ends and (own := service.learned(name)) is not None:
                     stays[name] = replace(stay, file=str(own.file), told=self._words(own), accuracy=own.accuracy)
-            elif name in names and held.lost.get(name) == self._node and not held.sources_of(name, self._gpu):
-                stays[name] = replace(stay, number=since.get(name, 0))  # nobody answered for it meanwhile
+            elif name in names and (
+                held.target_of(name) != self._gpu  # it was cut off, and serves on until the target is ready
+                or (held.lost.get(name) == self._node and not held.sources_of(name, self._gpu))  # nobody else served
+            ):
+                stays[name] = replace(stay, number=since.get(name, 0))
             else:
                 del stays[name]
                 own = service.learned(name) if held.target_of(name) is not None else None

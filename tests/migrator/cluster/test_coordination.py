@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace as replaced
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from migrator.cluster.agent import ASSIGNED_FILE, Agent
 from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, Learned, Move, Moved, NodeReport, Stamp
 from migrator.cluster.coordinator import GRACE_S, JOIN_S, Coordinator
-from migrator.cluster.routes import Routes
+from migrator.cluster.routes import Routes, routes_in
 from migrator.config.cluster import ClusterConfig
 from migrator.config.sections import Config, TenantConfig
 from migrator.errors import InfeasibleError, MigratorError
@@ -187,7 +189,9 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(target=coordinators)
     def another(self) -> Coordinator:
+        routes = self.known[-1].routes if self.known else None
         self.known.append(self.nodes.coordinator(next(self.authors)))
+        self.known[-1].routes = routes
         return self.known[-1]
 
     @rule(own=coordinators, later_s=st.sampled_from([0.0, 1.0, GRACE_S, JOIN_S]))
@@ -313,6 +317,47 @@ def test_of_a_lost_node_tenants_stay_routed_until_they_are_ready_elsewhere(
     assert own.routes is not None
     assert set(moved) <= own.routes.gpu_of.keys()
     assert "a.0" not in own.routes.gpu_of.values()
+
+
+@pytest.mark.parametrize("is_drained", [False, True])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_who_was_cut_off_for_a_moment_is_served_on_until_it_is_ready_elsewhere(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, is_drained: bool, is_new: bool
+) -> None:
+    own = up(nodes)
+    assert own.newest is not None
+    moved = own.newest.sets["a.0"]
+    monkeypatch.setattr(Steady, "slow", {"b.0", "c.0", "c.1"})
+    monkeypatch.setattr(Steady, "keep", lambda self, config, _, keep=Steady.keep: never(keep(self, config, 0), moved))
+    if is_drained:
+        own.drain("n1")
+        own.step()
+    nodes.service("a.0").learn("language")
+    nodes.up -= {"n1"}
+    own.step()
+    nodes.up |= {"n1"}
+    if is_new:
+        routes, own = own.routes, nodes.coordinator(2)
+        own.routes = routes
+    for _ in range(3):
+        nodes.now_s += GRACE_S
+        own.step()
+        assert own.routes is not None
+        assert {own.routes.gpu_of[name] for name in moved} == {"a.0"}
+        assert set(moved) <= set(nodes.service("a.0").serves)
+    monkeypatch.undo()
+    until_settled(nodes, own)
+    assert own.newest is not None
+    assert own.newest.sets["a.0"] == ()
+    n_told = len(nodes.told)
+    number = own.newest.number
+    own.step()
+    assert (own.newest.number, len(nodes.told)) == (number, n_told)
+
+
+def never(report: GpuReport, names: Collection[str]) -> GpuReport:
+    """The report of a GPU where these are not ready, unless it is the first one's."""
+    return report if report.url.endswith("a.0") else replaced(report, ready=report.ready.difference(names))
 
 
 def test_a_node_that_was_cut_off_takes_the_newer_set_at_the_first_call(nodes: Nodes) -> None:
@@ -601,3 +646,12 @@ def test_where_a_service_is_replaced_its_tenants_go_on_with_what_they_learned(no
     nodes.agents["n1"] = nodes.agent("n1")
     own.step()
     assert again.knows("language") == "a.0 "
+
+
+def test_what_was_published_last_is_read_where_it_can_be(nodes: Nodes, tmp_path: Path) -> None:
+    file = tmp_path / "routes.json"
+    assert routes_in(file) is None
+    file.write_bytes(encode(up(nodes).routes))
+    assert routes_in(file) == nodes.told[-1]
+    file.write_bytes(b"{")
+    assert routes_in(file) is None

@@ -536,4 +536,3 @@ def test_what_was_learned_follows_a_tenant_off_a_drained_node_and_answers_as_it_
     assert came.read_bytes() == own.file.read_bytes()
     changes = [line for one in site.logs(there["name"])[-1].of(recorded.Reloaded) for line in one.changes]
     assert changes == [f"tenant learns comes; its weights are {own.version} of {home['name']}"]
-    nodes.down_command(address=site.address)
