@@ -29,6 +29,7 @@ from migrator.cluster.coordinator import Coordinator
 from migrator.cluster.planning import TenantPlacer
 from migrator.cluster.routes import Routes, RoutesDoor, routes_in
 from migrator.cluster.services import GpuService
+from migrator.config.cluster import ClusterConfig
 from migrator.errors import AgentError, MigratorError
 from migrator.extras import lacking
 from migrator.terminal.parallel import n_cores
@@ -51,6 +52,12 @@ ANSWER_S = 5.0
 
 BEGIN_S = 60.0
 """The coordinator and all agents have begun within this."""
+
+END_S = 600.0
+"""Tenants have been placed, or have moved, or services have drained and ended, within this."""
+
+PREVIEW_S = 10.0
+"""Whoever sees where tenants would go has them go there within this, or later, for which they are placed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,14 @@ class ClusterSetup:
     gpus: Mapping[str, int]
     door: tuple[str, int]
     program: tuple[str, ...] = ()
+
+
+def gpus_taken(cluster: ClusterConfig) -> dict[str, int]:
+    """By node how many of Ray's GPUs its agent takes: all that are no share of a CPU."""
+    gpus: dict[str, int] = {}
+    for gpu in cluster.gpus:
+        gpus[gpu.node] = gpus.get(gpu.node, 0) + (gpu.config.backend in ("nvml", "mps"))
+    return gpus
 
 
 def nodes_of_ray() -> dict[str, RayNode]:
@@ -133,10 +148,14 @@ class AgentActor:
 
 
 class RayAgents:
-    """The agents as :class:`migrator.cluster.coordinator.Agents`; one that is missing is begun."""
+    """The agents as :class:`migrator.cluster.coordinator.Agents`; one that is missing is begun.
+
+    Attributes:
+        gpus: By node, how many of Ray's an agent takes that is begun there.
+    """
 
     def __init__(self, begun: ClusterSetup) -> None:
-        self._begun = begun
+        self._begun, self.gpus = begun, begun.gpus
         self._handles: dict[str, tuple[str, Any]] = {}
         self._asked: dict[tuple[str, str], Any] = {}
         self._carried: dict[Move, Any] = {}
@@ -149,6 +168,14 @@ class RayAgents:
                 self._handles[node] = known[node].life, self._begin(node, known[node])
         return frozenset(node for node in nodes if node in known)
 
+    def known(self) -> frozenset[str]:
+        """Nodes that had agents; those that a config brought later are not among what the cluster was begun with."""
+        import ray  # noqa: PLC0415 - the extra
+
+        prefix = f"{self._begun.name}/agent/"
+        names = (one.removeprefix(prefix) for one in ray.util.list_named_actors() if one.startswith(prefix))
+        return frozenset(one.rpartition("/")[0] for one in names)
+
     def _begin(self, node: str, own: RayNode) -> Any:
         import ray  # noqa: PLC0415 - the extra
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - the extra
@@ -160,7 +187,7 @@ class RayAgents:
                 with suppress(ValueError):
                     ray.kill(ray.get_actor(former))
         self._asked = {key: ref for key, ref in self._asked.items() if key[0] != node}
-        actor = ray.remote(num_cpus=0, num_gpus=self._begun.gpus.get(node, 0), max_restarts=-1)(AgentActor)
+        actor = ray.remote(num_cpus=0, num_gpus=self.gpus.get(node, 0), max_restarts=-1)(AgentActor)
         return actor.options(
             name=name,
             lifetime="detached",
@@ -222,8 +249,9 @@ class CoordinatorActor:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._placer, self._door, self._said = TenantPlacer(min(4, n_cores())), RoutesDoor(*begun.door), ""
         author = f"{time.time():.3f}-{secrets.token_hex(4)}"
-        self._agents = RayAgents(begun)
-        self._own = Coordinator(author, begun.gpus, self._agents, self._placer, self._publish, time.time)
+        self._agents, self._rehearsed, self._placed_s = RayAgents(begun), dict[str, Any](), -PREVIEW_S
+        nodes = sorted({*begun.gpus, *self._agents.known()})
+        self._own = Coordinator(author, nodes, self._agents, self._placer, self._publish, time.time)
         self._own.routes = self._door.routes = routes_in(self._folder / ROUTES_FILE)
         self._lock = threading.RLock()
         threading.Thread(target=self._go_on, daemon=True).start()
@@ -237,6 +265,8 @@ class CoordinatorActor:
         while True:
             try:
                 with self._lock:
+                    if self._own.newest is not None:
+                        self._agents.gpus = gpus_taken(self._own.newest.cluster)
                     self._own.step()
                 self._said = ""
             except Exception as error:
@@ -245,15 +275,29 @@ class CoordinatorActor:
             time.sleep(EVERY_S)
 
     def _rehearse(self) -> None:
-        """Place everybody once after each change of the config, for nothing: where a node is lost it is quick then."""
-        done: dict[str, Any] | None = None
+        """Place everybody once after each change of the config, for nothing: where a node is lost it is quick then.
+
+        What was placed a moment ago is waited for: it may be about to be in force.
+        """
         while True:
-            newest = self._own.newest
-            if newest is not None and not newest.is_closed and newest.document != done:
-                done = newest.document
+            newest, is_over = self._own.newest, time.monotonic() > self._placed_s + PREVIEW_S
+            if newest is not None and not newest.is_closed and newest.document != self._rehearsed and is_over:
+                self._rehearsed = newest.document
                 with suppress(MigratorError):
                     self._placer(newest.cluster, newest.sets)
             time.sleep(EVERY_S)
+
+    def place(self, base: Assigned) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+        """By GPU its tenants on the nodes of ``base``, where its sets have them now; who is on none, with the reason.
+
+        Raises:
+            MigratorError: The cluster cannot be planned.
+        """
+        cluster = base.cluster
+        try:
+            return self._placer(cluster.without({gpu.node for gpu in cluster.gpus} - {*base.nodes}), base.sets)
+        finally:
+            self._rehearsed, self._placed_s = base.document, time.monotonic()
 
     def is_lasting(self) -> bool:
         """Whether Ray keeps what it knows over a restart of the head: by Redis, or on the disk."""
@@ -452,7 +496,8 @@ class RunningCluster:
         import ray  # noqa: PLC0415 - the extra
 
         try:
-            return ray.get(getattr(self._handle, method).remote(*arguments), timeout=BEGIN_S)
+            timeout_s = END_S if method == "place" else BEGIN_S
+            return ray.get(getattr(self._handle, method).remote(*arguments), timeout=timeout_s)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, MigratorError):
                 raise error.cause from None

@@ -5,14 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from migrator.cluster.assigned import Assigned, LastGoodput
-from migrator.cluster.coordinator import Sets
-from migrator.cluster.engine import EVERY_S, ClusterSetup, RayNode, RunningCluster, connect, nodes_of_ray
+from migrator.cluster.engine import (
+    END_S,
+    EVERY_S,
+    ClusterSetup,
+    RayNode,
+    RunningCluster,
+    connect,
+    gpus_taken,
+    nodes_of_ray,
+)
 from migrator.cluster.planning import TenantPlacer
 from migrator.commands.options import RUNS, Assignments, ConfigFile, Json, nameable, with_examples
 from migrator.config.cluster import ClusterConfig, cluster_in
@@ -25,8 +35,9 @@ from migrator.views.cluster import print_cluster_status
 Address = Annotated[str, typer.Option(metavar="HOST:PORT", help="The Ray cluster's. Default: the one of this machine.")]
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The cluster's; not needed where one is up.")]
 
-END_S = 600.0
-"""Tenants have moved, or services have drained and ended, within this."""
+
+Placed = tuple[dict[str, tuple[str, ...]], dict[str, str]]
+"""By GPU its tenants; and who is on none, with the reason."""
 
 
 @with_examples("cluster up shop.yaml --address head:6379")
@@ -63,7 +74,7 @@ def up_command(
     _require_nodes(gpus, nodes_of_ray(), origin)
     if cluster.run.name in RunningCluster.names():
         raise MigratorError(f"a cluster {cluster.run.name} is up; {program()} cluster down {cluster.run.name} ends it")
-    sets = _all_placed(cluster, {}, origin)
+    sets = _all_placed(partial(_placed, cluster), len(cluster.gpus), origin)
     folder = (out or RUNS / cluster.run.name).absolute()
     base = Assigned(number=0, author="", path=str(config.absolute()), document=data, sets=sets, nodes=tuple(gpus))
     begun = ClusterSetup(cluster.run.name, str(folder), gpus, door)
@@ -108,10 +119,7 @@ def _require_services(cluster: ClusterConfig, origin: str) -> dict[str, int]:
             raise ConfigError(f"{origin}: tenants.{cluster.asked_for(tenant.name).name}.pin.weights: {what}")
     if cluster.run.front_door is None or cluster.run.front_door.port == 0:
         raise ConfigError(f"{origin}: front_door.port: clients have to know where doors are; a port is needed")
-    gpus: dict[str, int] = {}
-    for gpu in cluster.gpus:
-        gpus[gpu.node] = gpus.get(gpu.node, 0) + (gpu.config.backend in ("nvml", "mps"))
-    return gpus
+    return gpus_taken(cluster)
 
 
 def _require_nodes(gpus: Mapping[str, int], known: Mapping[str, RayNode], origin: str) -> None:
@@ -135,24 +143,24 @@ def _door_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _all_placed(cluster: ClusterConfig, begun: Sets, origin: str) -> dict[str, tuple[str, ...]]:
-    """By GPU its tenants, of which ``begun`` has those that are served now.
+def _all_placed(place: Callable[[], Placed], n_gpus: int, origin: str) -> dict[str, tuple[str, ...]]:
+    """By GPU its tenants, as ``place`` says.
 
     Raises:
         InfeasibleError: A tenant is on no GPU.
     """
-    with progress().status(f"looking for who goes on which of {counted(len(cluster.gpus), 'GPU')}"):
-        sets, unplaced = _placed(cluster, begun)
+    with progress().status(f"looking for who goes on which of {counted(n_gpus, 'GPU')}"):
+        sets, unplaced = place()
     if unplaced:
         tenant, reason = next(iter(unplaced.items()))
         raise InfeasibleError(f"{origin}: tenant {tenant} is on no GPU: {reason}")
     return sets
 
 
-def _placed(cluster: ClusterConfig, begun: Sets) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+def _placed(cluster: ClusterConfig) -> Placed:
     placer = TenantPlacer(n_cores())
     try:
-        return placer(cluster, begun)
+        return placer(cluster, {})
     finally:
         placer.close()
 
@@ -167,7 +175,7 @@ def apply_command(
     ] = False,
     assignments: Assignments = None,
 ) -> None:
-    """Plan a cluster that is up anew, with another config of the same name and nodes; print moves, and make them.
+    """Plan a cluster that is up anew, with another config of the same name; print moves, and make them.
 
     Raises:
         MigratorError: The config cannot be used, or no cluster of its name is up.
@@ -182,14 +190,18 @@ def apply_command(
     running = RunningCluster.of(cluster.run.name)
     status = running.ask("status")
     state_of = {one["name"]: one["state"] for one in status["nodes"]}
-    if new := sorted(gpus.keys() - state_of.keys()):
-        there = ", ".join(state_of)
-        raise ConfigError(f"{origin}: cluster.gpus: node {new[0]}: {cluster.run.name} was begun with {there} alone")
-    usable = tuple(node for node in gpus if state_of[node] in ("there", "silent"))
+    for node in sorted(state_of.keys() - gpus.keys()):
+        if state_of[node] != "drained":
+            first = f"{program()} cluster drain {node} comes first"
+            raise ConfigError(f"{origin}: cluster.gpus: node {node}: is left out, and {state_of[node]}; {first}")
+    usable = tuple(node for node in gpus if state_of.get(node, "there") in ("there", "silent"))
     standing = {gpu.name for gpu in cluster.gpus if gpu.node in usable}
     known, now = {one.name for one in cluster.run.tenants}, {one["name"]: one["tenants"] for one in status["gpus"]}
-    here = {gpu: [name for name in own if name in known] for gpu, own in now.items() if gpu in standing}
-    sets = _all_placed(cluster.without(gpus.keys() - set(usable)), here, origin)
+    here = {gpu: tuple(name for name in own if name in known) for gpu, own in now.items() if gpu in standing}
+    drained = tuple(node for node in gpus if state_of.get(node) == "drained")
+    path = str(config.absolute())
+    base = Assigned(number=0, author="", path=path, document=data, sets=here, nodes=usable, drained=drained)
+    sets = _all_placed(partial(running.ask, "place", base), len(standing), origin)
     before, after = ({name: gpu for gpu, own in each.items() for name in own} for each in (now, sets))
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
@@ -197,10 +209,7 @@ def apply_command(
     if not yes:
         output().print("nothing is changed; --yes does it")
         return
-    drained = tuple(node for node in gpus if state_of[node] == "drained")
-    path = str(config.absolute())
-    base = Assigned(number=0, author="", path=path, document=data, sets=sets, nodes=usable, drained=drained)
-    number = running.ask("assign", base)
+    number = running.ask("assign", replace(base, sets=sets))
     _await(running, "tenants move", _not_moved)
     output().print(f"{escape(running.name)} has assignment {number}")
 

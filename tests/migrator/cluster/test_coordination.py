@@ -104,6 +104,11 @@ class Nodes:
         self.calls = dict.fromkeys(NODES, 0)
         self.handed: list[tuple[str, Stamp, str, str, Moved | None]] = []
 
+    def join(self, node: str) -> None:
+        """Be there, which was not before."""
+        self.agents[node], self.calls[node] = self.agent(node), 0
+        self.up |= {node}
+
     def agent(self, node: str) -> Agent:
         return Agent(node, self.folder / node, Steady.of)
 

@@ -28,7 +28,7 @@ class Actor(CoordinatorActor):
     """A coordinator in this process, which takes a step whenever it is asked something."""
 
     def __init__(self, own: Coordinator) -> None:
-        self._own, self._said = own, ""
+        self._own, self._said, self._placer = own, "", placed
 
 
 class Engine:
@@ -71,8 +71,8 @@ class Engine:
             case "goodput":
                 agents = self.agents.agents
                 return {gpu: own for agent in agents.values() for gpu, own in agent.goodput().items()}
-            case "status":
-                return self.actor.status()
+            case "status" | "place":
+                return getattr(self.actor, method)(*arguments)
         raise AgentError(method)
 
     def kill(self) -> None:
@@ -86,7 +86,7 @@ def ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     monkeypatch.setattr(nodes, "connect", lambda _: None)
     monkeypatch.setattr(nodes, "nodes_of_ray", lambda: known)
     monkeypatch.setattr(nodes, "RunningCluster", engine)
-    monkeypatch.setattr(nodes, "_placed", placed)
+    monkeypatch.setattr(nodes, "_placed", lambda cluster: placed(cluster, {}))
     return engine
 
 
@@ -170,14 +170,36 @@ def test_a_changed_config_is_shown_first_and_then_applied(
     assert [one.slo_ms for one in agent.cluster.run.tenants if one.name == "mobile"] == [90]
 
 
-def test_a_config_with_another_node_or_of_another_cluster_is_not_applied(
+def test_a_config_may_bring_a_node_and_leave_out_one_that_is_drained(
+    call: Call, config: Callable[..., Path], ray: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes.time, "sleep", lambda s: setattr(ray.agents, "now_s", ray.agents.now_s + s))
+    call("cluster", "up", config())
+    monkeypatch.setattr(nodes, "nodes_of_ray", lambda: {n: RayNode("1", "", 2) for n in ("n1", "n2", "n3", "n4")})
+    ray.agents.join("n4")
+    other = config(lambda data: data["cluster"]["gpus"][0].update(node="n4"))
+    code, _, err = call("cluster", "apply", other)
+    assert (code, "cluster.gpus: node n1: is left out, and there; " in err) == (2, True)
+    assert "cluster drain n1 comes first" in err
+    call("cluster", "drain", "n1")
+
+    def moved(data: dict[str, Any]) -> None:
+        data["cluster"]["gpus"][0].update(node="n4")
+        data["tenants"].append({**data["tenants"][-1], "name": "more", "only_on": ["n4"], "keep_apart": []})
+
+    other = config(moved)
+    code, _, err = call("cluster", "apply", other, "--yes")
+    assert (code, err) == (0, "")
+    found = json.loads(call("cluster", "status", "--json")[1])
+    assert [(one["name"], one["state"]) for one in found["nodes"]] == [(n, "there") for n in ("n4", "n2", "n3")]
+    assert [gpu["routed"] for gpu in found["gpus"] if gpu["node"] == "n4"] == [["more"]]
+
+
+def test_a_config_with_which_a_tenant_is_on_no_gpu_is_not_applied(
     call: Call, config: Callable[..., Path], ray: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call("cluster", "up", config())
-    monkeypatch.setattr(nodes, "nodes_of_ray", lambda: {n: RayNode("1", "", 2) for n in ("n1", "n2", "n3", "n4")})
-    code, _, err = call("cluster", "apply", config(lambda data: data["cluster"]["gpus"][0].update(node="n4")))
-    assert (code, "cluster.gpus: node n4: small was begun with n1, n2, n3 alone" in err) == (2, True)
-    monkeypatch.setattr(nodes, "_placed", lambda *_: ({}, {"mobile": "no room"}))
+    monkeypatch.setattr(ray.actor, "_placer", lambda *_: ({}, {"mobile": "no room"}))
     code, _, err = call("cluster", "apply", config())
     assert (code, "tenant mobile is on no GPU: no room" in err, ray.up) == (3, True, ["small"])
 
