@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import secrets
 import shutil
 import signal
@@ -40,7 +41,11 @@ from tests.migrator.cluster import labels
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 
+TENANTS = runpy.run_path(str(Path(__file__).parents[3] / "deploy" / "cluster_client.py"))["Tenants"]
+
 GPU = "cpu-0.7-in-7"
+
+NODES = ("n1", "n2", "n3")
 
 WINDOW_S = 10
 
@@ -84,10 +89,10 @@ def command(pid: int) -> list[str]:
 class Clients:
     """One a tenant, which asks the door that the routes say, again and again; and counts what it is told."""
 
-    def __init__(self, routes: Path, tenants: tuple[str, ...], *, follow: bool = True, body: str = ASKED) -> None:
-        """Those that do not ``follow`` ask the doors that the routes say now."""
-        self._routes, self._body, self._is_over = routes, body, False
-        self._fixed = None if follow else json.loads(routes.read_bytes())["tenants"]
+    def __init__(self, routes: str, tenants: tuple[str, ...], *, follow: bool = True, body: str = ASKED) -> None:
+        """Those that do not ``follow`` ask the doors that the routes say at first."""
+        self._body, self._is_over = body, False
+        self._own = {name: TENANTS(routes, *(() if follow else (1e9,))) for name in tenants}
         self.sent = dict.fromkeys(tenants, 0)
         self.told = Counter[tuple[str, str, str]]()
         self.lost: list[tuple[str, str]] = []
@@ -109,7 +114,7 @@ class Clients:
         """Whose door was asked, what became of the request, and what was said."""
         begin_s, door = time.monotonic(), {"gpu": "none"}
         try:
-            (door,) = (json.loads(self._routes.read_bytes())["tenants"] if self._fixed is None else self._fixed)[name]
+            door = self._own[name].door(name)
             with closing(HTTPConnection(door["url"].removeprefix("http://"), timeout=30)) as asked:
                 asked.request("POST", f"/v2/models/{door['model']}/infer", self._body)
                 answer = asked.getresponse()
@@ -139,7 +144,7 @@ class Clients:
 
 
 class Site:
-    """Ray's head and nodes ``n1`` and ``n2`` on this machine, and a cluster on them."""
+    """Ray's head and nodes on this machine, of which ``n3`` comes later, and a cluster on them."""
 
     TENANTS = ("one", "two", "three", "four")
 
@@ -148,14 +153,15 @@ class Site:
         own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "RAY_USAGE_STATS_ENABLED": "0"}
         disk = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(folder / "gcs")}
         (folder / "gcs").mkdir()
-        path = {"PYTHONPATH": str(Path(labels.__file__).parent)}
+        found = filter(None, (str(Path(labels.__file__).parent), os.environ.get("PYTHONPATH")))
+        path = {"PYTHONPATH": os.pathsep.join(found)}
         self.environment = {**os.environ, **TUNED, **own, **disk, **path}
         os.environ.update({**TUNED, **own, **disk})
         (folder / "profiles.csv").write_text(labels.made_up_profiles(GPU))
         (folder / "first").write_bytes(b"none")
         self.address = f"127.0.0.1:{self.port}"
         self.config, self.out = folder / "two.yaml", folder / "up"
-        self.clients: list[Clients] = []
+        self.routes, self.clients = f"127.0.0.1:{free_port()}", list[Clients]()
         self.config.write_text(yaml.safe_dump(self.document()))
 
     def document(self) -> dict[str, Any]:
@@ -253,7 +259,7 @@ class Site:
 
     def asked(self, *names: str, follow: bool = True) -> Clients:
         """Clients of these tenants, by default of all."""
-        self.clients.append(Clients(self.out / ROUTES_FILE, names or self.TENANTS, follow=follow))
+        self.clients.append(Clients(f"http://{self.routes}/routes", names or self.TENANTS, follow=follow))
         return self.clients[-1]
 
     def told_by(self, gpu: str) -> Counter[tuple[str, str]]:
@@ -324,7 +330,7 @@ class Site:
         import ray
 
         ray.shutdown()
-        for node in ("n1", "n2"):
+        for node in NODES:
             self.kill_all_of(node)
         for pid in self.pids():
             with suppress(ProcessLookupError):
@@ -342,7 +348,7 @@ def site() -> Iterator[Site]:
         try:
             own.start_head()
             own.start_nodes("n1", "n2")
-            nodes.up_command(own.config, address=own.address, out=own.out, routes=f"127.0.0.1:{free_port()}")
+            nodes.up_command(own.config, address=own.address, out=own.out, routes=own.routes)
             patch.setattr(nodes, "connect", lambda _: None)  # this process is
             until(own.is_settled)
             yield own
@@ -462,16 +468,20 @@ def test_a_drained_node_loses_no_request(site: Site, clients: Clients, tell: Tel
     tell(clients.must_have_lost_none())
 
 
-def test_a_changed_config_is_taken_up_while_all_are_served(site: Site, clients: Clients, tell: Tell) -> None:
+def test_a_config_with_another_tenant_and_node_is_taken_up_while_all_are_served(
+    site: Site, clients: Clients, tell: Tell
+) -> None:
     before = {gpu: pid for gpu, pid in site.services.items() if born(pid) is not None}
+    site.start_nodes("n3")
     document = site.document()
     document["front_door"] = yaml.safe_load(site.config.read_text())["front_door"]
-    document["tenants"].append({**document["tenants"][0], "name": "five", "slo_ms": 2500})
+    document["cluster"]["gpus"].append({**document["cluster"]["gpus"][0], "name": "c", "node": "n3", "index": 2})
+    document["tenants"].append({**document["tenants"][0], "name": "five", "only_on": ["n3"]})
     site.config.write_text(yaml.safe_dump(document))
     begin_s = time.monotonic()
     nodes.apply_command(site.config, address=site.address, yes=True)
     until(site.is_settled)
-    tell(f"a tenant comes: planned, and routed after {time.monotonic() - begin_s:.1f} s")
+    tell(f"a tenant comes, with a node: planned, and routed after {time.monotonic() - begin_s:.1f} s")
     tell(clients.must_have_lost_none())
     assert {gpu: pid for gpu, pid in site.services.items() if gpu in before} == before
 
@@ -494,6 +504,12 @@ def test_tenants_of_a_machine_that_dies_whole_are_answered_elsewhere(site: Site,
     until(lambda: site.state(node) == "there" and site.is_settled())
 
 
+def test_routes_are_in_a_file_and_who_follows_them_is_answered(site: Site) -> None:
+    assert json.loads((site.out / ROUTES_FILE).read_bytes())["tenants"].keys() == site.served
+    client = TENANTS(f"http://{site.routes}/routes")
+    assert all(client.ask(name, ASKED.encode())["outputs"][0]["data"] == [2] for name in site.served)
+
+
 def test_down_ends_services_and_actors(site: Site) -> None:
     pids = site.services.values()
     nodes.down_command(address=site.address)
@@ -510,13 +526,14 @@ def test_what_was_learned_follows_a_tenant_off_a_drained_node_and_answers_as_it_
         nodes.down_command(address=site.address)
     site.config.write_text(yaml.safe_dump(learning.document(site.folder, free_port())))
     site.out = site.folder / "learning"
-    nodes.up_command(site.config, address=site.address, out=site.out, routes=f"127.0.0.1:{free_port()}")
+    site.routes = f"127.0.0.1:{free_port()}"
+    nodes.up_command(site.config, address=site.address, out=site.out, routes=site.routes)
     tell(f"services that learn: ready after {until(site.is_settled):.1f} s")
     (home,) = [gpu for gpu in site.status["gpus"] if "learns" in gpu["tenants"]]
     learned_s = until(lambda: "learns" in served_weights(site.logs(home["name"])[-1]))
     own = served_weights(site.logs(home["name"])[-1])["learns"]
     bodies = learning.images(40)
-    clients = Clients(site.out / ROUTES_FILE, learning.TENANTS, body=bodies[0])
+    clients = Clients(f"http://{site.routes}/routes", learning.TENANTS, body=bodies[0])
     try:
         until(lambda: all(clients.sent.values()))
         before, begin_s = learning.answers(site.door("learns"), bodies), time.monotonic()
