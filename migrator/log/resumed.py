@@ -74,9 +74,10 @@ class ResumedLog(RunLog):
     def take_up(self) -> None:
         """Go on behind what is there, as it is: what happened on a real GPU cannot be carried out again."""
         begins, entries = self.stands.begins, self.stands.entries
-        for entry in entries[0 if begins is None else len(begins.entries) :]:
+        n_repeated = 0 if begins is None else len(begins.entries)
+        self._past = Past.of(begins, entries[:n_repeated])
+        for entry in entries[n_repeated:]:
             self._written(entry)
-        self._past = Past.of(begins, entries)
 
     @property
     def is_finished(self) -> bool:

@@ -30,7 +30,7 @@ from migrator.inputs.assembly import assemble_run
 from migrator.inputs.in_force import config_in, config_in_force, given_in, order_of, service_of
 from migrator.inputs.setting import Setting
 from migrator.log.orders import ORDERS, Reload, Rollback
-from migrator.log.records import OrderRefused, Reloaded, RolledBack, Snapshot, Wall
+from migrator.log.records import OrderRefused, Reloaded, Resumed, RolledBack, Snapshot, Wall
 from migrator.log.resumed import ResumedLog
 from migrator.log.runlog import RunLog, read_log, whole_log
 from migrator.log.weights import Served
@@ -168,7 +168,7 @@ class Service:
         self.write({})
         config = service_of(read_config(self.file), "shop")
         self.log = RunLog(self.run, config_yaml(config, self.run))
-        header, *_ = records.tiny()
+        header = records.header(3.0, "vision", "language", simulated=False, backend="cpu", index=0)
         given = Wall(config_file=str(self.file), started_at="2026-01-01T00:00:00+00:00")
         self.log.append(records.record_of({**header, "service": True}), 0.0, given)
         self.clock, self.sets = SimpleNamespace(now_s=70.0), list[list[str]]()
@@ -339,6 +339,17 @@ def test_a_segment_that_begins_later_has_the_config_in_force(service: Service) -
     assert config_in_force(log) == before
     assert given_in(log) == (service.file, ())
     assert [one.seed for one in (before, read_config(service.run / "config.yaml"))] == [3, 3]
+
+
+def test_a_service_that_was_killed_twice_since_its_log_s_last_border_goes_on(service: Service) -> None:
+    service.log.append(records.record_of(records.window_started(0, 3.0, *TOKENS)), 0.0)
+    service.log.begin_segment(1, 3.0)
+    service.log.append(records.record_of(records.window_started(1, 3.0, *TOKENS)), 3.0)
+    nothing = records.counts([0] * 3, [0] * 3, [0] * 3)
+    service.log.append(records.record_of(records.window_finished(0, **dict.fromkeys(TOKENS, nothing))), 3.0)
+    again = service.killed()
+    again.log.append(Resumed(window=2, void=(1,)), 6.0)
+    assert again.killed().log.at_s == 6.0
 
 
 THIRD = {
