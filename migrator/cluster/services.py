@@ -71,6 +71,7 @@ class GpuService:
         self._program = tuple(program) or (sys.executable, "-m", "migrator")
         self._tried_s, self._is_told = -RETRY_S, False
         self._reload: tuple[_Record, subprocess.Popen[bytes]] | None = None
+        self._was_ready = frozenset[str]()
         folder.mkdir(parents=True, exist_ok=True)
         self._record = self._read()
         if self._record is None and self._pid() is not None:  # nobody knows whom it serves
@@ -212,11 +213,16 @@ class GpuService:
         return GpuReport(pid, f"http://{host}:{door.port}", record.serves, ready, record.since_s, said)
 
     def _ready(self, host: str, port: int, names: Sequence[str]) -> frozenset[str]:
-        if self._answers(host, port, "/v2/health/ready"):
-            return frozenset(names)
-        if not self._answers(host, port, "/v2/health/live"):
+        """Whom it can answer for; the door's one word for all counts who came lately only once it was served."""
+        is_all = self._answers(host, port, "/v2/health/ready")
+        if not is_all and not self._answers(host, port, "/v2/health/live"):
             return frozenset()
-        return frozenset(name for name in names if self._answers(host, port, f"/v2/models/{name}/ready"))
+        known = self._was_ready if is_all else frozenset[str]()
+        ready = frozenset(
+            name for name in names if name in known or self._answers(host, port, f"/v2/models/{name}/ready")
+        )
+        self._was_ready = ready if is_all else self._was_ready & ready
+        return ready
 
     def _answers(self, host: str, port: int, path: str) -> bool:
         with closing(HTTPConnection(host, port, timeout=_ANSWER_S)) as asked, suppress(OSError, HTTPException):

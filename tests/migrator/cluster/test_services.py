@@ -115,6 +115,25 @@ def test_each_share_of_a_cpu_is_another_one(
     assert asked[asked.index("--out") + 2 :] == state
 
 
+def test_who_has_come_is_ready_by_its_own_word_at_first_and_by_that_for_all_from_then_on(
+    service: GpuService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    up = {"/v2/health/ready", "/v2/health/live", "/v2/models/mobile/ready"}
+    monkeypatch.setattr(GpuService, "_answers", lambda _own, _host, _port, path: asked.append(path) or path in up)
+    for _ in range(2):
+        assert service._ready("", 0, ("mobile", "comes")) == {"mobile"}
+    up.add("/v2/models/comes/ready")
+    assert service._ready("", 0, ("mobile", "comes")) == {"mobile", "comes"}
+    asked.clear()
+    assert service._ready("", 0, ("mobile", "comes")) == {"mobile", "comes"}
+    assert asked == ["/v2/health/ready"]
+    up -= {"/v2/health/ready", "/v2/models/mobile/ready"}
+    assert service._ready("", 0, ("mobile", "comes")) == {"comes"}
+    up -= {"/v2/health/live"}
+    assert service._ready("", 0, ("mobile", "comes")) == frozenset()
+
+
 def test_one_that_died_is_begun_again_in_its_folder(
     service: GpuService, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
