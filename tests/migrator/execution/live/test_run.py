@@ -1051,10 +1051,10 @@ def counts_of(log: ReadLog, model: str) -> dict[str, int]:
 class Shop:
     """A service with short windows, and three tenants that it may have."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, **more: object) -> None:
         serving(site.folder)
         self._site, self._file = site, site.folder / "config.yaml"
-        self._config = yaml.safe_load(self._file.read_text()) | {"window_s": 20}
+        self._config = yaml.safe_load(self._file.read_text()) | {"window_s": 20} | more
         stays, goes = (one | {"slo_ms": 4000} for one in self._config["tenants"])
         self.tenants = stays, goes, goes | {"name": "comer", "arrivals": {"live": True, "expect_rps": 5}}
 
@@ -1076,7 +1076,7 @@ class Shop:
 
 
 def test_a_tenant_comes_and_one_goes_under_load_and_the_third_notices_nothing(site: Site) -> None:
-    shop = Shop(site)
+    shop = Shop(site, pin={"layout": True})  # what is free is enough for who comes
     stays, goes, comes = shop.tenants
     process, url = shop.serve(stays, goes)
     site.until("window_started")
@@ -1100,6 +1100,8 @@ def test_a_tenant_comes_and_one_goes_under_load_and_the_third_notices_nothing(si
     for client in clients:
         assert counts_of(log, client.model) == {key: client.told[key] for key in ("in_time", "late")}, said
     assert clients[0].told["in_time"] == sum(clients[0].told.values())  # nothing of the third is lost or late
+    made = [item for change in log.of(recorded.Change) for item in (*change.started, *change.passed, *change.stopped)]
+    assert sum("turned" in item.members for item in made) == 1  # as it was brought up
     assert not log.of(recorded.Failed)
 
     process, url = shop.serve(comes, goes)  # it is started with others than it had
