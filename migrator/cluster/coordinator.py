@@ -19,8 +19,8 @@ from migrator.errors import InfeasibleError, MigratorError
 JOIN_S = 30.0
 """For so long a new coordinator waits for nodes that it has not seen yet, before their tenants go elsewhere."""
 
-GRACE_S = 2.0
-"""For so long the former door answers after the new one was published."""
+GRACE_S = 5.0
+"""For so long the former door answers after the new one was published: clients read routes every second, or try to."""
 
 _TRIES = 20
 """So often agents are asked what they keep, before those that do not answer are gone without."""

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,8 @@ class Clients:
         """Those that do not ``follow`` ask the doors that the routes say at first."""
         self._body, self._is_over = body, False
         self._own = {name: TENANTS(routes, *(() if follow else (1e9,))) for name in tenants}
+        for name, own in self._own.items():
+            until(partial(own.door, name))
         self.sent = dict.fromkeys(tenants, 0)
         self.told = Counter[tuple[str, str, str]]()
         self.lost: list[tuple[str, str]] = []
