@@ -185,7 +185,7 @@ def print_cluster_status(name: str, status: Mapping[str, Any], console: Console)
     console.print(gpus)
     for one in status["gpus"]:
         for tenant, told in one["weights"].items():
-            console.print(f"tenant {escape(tenant)} came to {escape(one['name'])}; its weights are {escape(told)}")
+            console.print(f"tenant {escape(tenant)} came to {escape(one['name'])} with these weights: {escape(told)}")
         for tenant, version in one["dropped"].items():
             said = f"tenant {tenant} had to leave {one['name']}; what it learned there last, {version}, is dropped"
             console.print(escape(said))

@@ -234,7 +234,7 @@ def test_status_says_with_which_weights_tenants_came_and_what_was_dropped(
     assert told == next(gpu["weights"]["language"] for gpu in found["gpus"] if gpu["name"] == home)
     _, out, _ = call("cluster", "status")
     said = " ".join(out.split())
-    assert f"tenant language came to {home}; its weights are {told}" in said
+    assert f"tenant language came to {home} with these weights: {told}" in said
     assert f"tenant language had to leave a.0; what it learned there last, {version}, is dropped" in said
 
 
