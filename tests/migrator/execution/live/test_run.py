@@ -713,6 +713,20 @@ def version_of(url: str, model: str) -> str:
     return told
 
 
+def comes_to_answer(url: str, version: str) -> None:
+    """Wait until the first tenant answers with this version."""
+    until_s = monotonic() + PATIENCE_S
+    while version_of(url, "turned") != version:
+        assert monotonic() < until_s
+
+
+def refuses(site: Site, said: str, *command: str) -> None:
+    """What a verb is to do is refused, by exit code 2 and in these words."""
+    process = site.start(*command)
+    assert said in " ".join(process.communicate(timeout=PATIENCE_S)[0].split())
+    assert process.returncode == 2
+
+
 def call_wrong(url: str, model: str, n_labels: int) -> None:
     """Have so many answers of the model, and say of each that it is wrong."""
     n_told, n_asked, size = 0, 0, 40
@@ -747,17 +761,12 @@ def test_a_service_answers_with_older_weights_again_until_another_start_and_beyo
     process = site.start(*serve)
     url = said_until(process, "the front door is open")[-1].split()[-1]
 
-    def answers(version: str) -> None:
-        until_s = monotonic() + PATIENCE_S
-        while version_of(url, "turned") != version:
-            assert monotonic() < until_s
-
     def rolled_back(*to: str) -> str:
         asked = site.start("rollback", "run", "turned", *to)
         site.processes.append(process)
         return finished(asked)
 
-    answers("first")
+    comes_to_answer(url, "first")
     written(site.folder / "theirs", "a.npz", drifts.experiences[2].train)
     call_wrong(url, "turned", 200)
     site.until("finished")
@@ -766,28 +775,25 @@ def test_a_service_answers_with_older_weights_again_until_another_start_and_beyo
     assert 0.0 in (*shares, *(one.right for one in site.log.of(recorded.Judged)))
     version = f"window-{learned.window}"
     assert (learned.rejected, learned.version) == (None, version)
-    answers(version)
+    comes_to_answer(url, version)
     assert f"turned answers with first again, in place of {version}" in rolled_back()
-    answers("first")
+    comes_to_answer(url, "first")
     assert f"turned answers with {version} again, in place of first" in rolled_back(version)
-    answers(version)
+    comes_to_answer(url, version)
     for to, said in (("window-99", "weights 'window-99' are not kept; there is: first"), (version, "as it is")):
-        refused = site.start("rollback", "run", "turned", to)
-        assert said in " ".join(refused.communicate(timeout=PATIENCE_S)[0].split())
-        assert refused.returncode == 2
+        refuses(site, said, "rollback", "run", "turned", to)
     assert "in place of" in rolled_back("first")
     site.processes.append(process)
     process.kill()
     process.wait(PATIENCE_S)
     process = site.start(*serve)
     url = said_until(process, "the front door is open")[-1].split()[-1]
-    answers("first")
+    comes_to_answer(url, "first")
     config["tenants"][0]["pin"] = {"weights": version}
     file.write_text(yaml.safe_dump(config | {"window_s": WINDOW_S}))
     assert "taken up" in finished(site.start("reload", "run"))
-    answers(version)  # from the next window on
-    refused = site.start("rollback", "run", "turned", "first")
-    assert f"tenants.turned.pin.weights is {version}" in " ".join(refused.communicate(timeout=PATIENCE_S)[0].split())
+    comes_to_answer(url, version)  # from the next window on
+    refuses(site, f"tenants.turned.pin.weights is {version}", "rollback", "run", "turned", "first")
     site.processes.append(process)
     with nothing_left(process):
         process.terminate()
