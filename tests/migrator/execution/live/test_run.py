@@ -792,7 +792,8 @@ def test_a_service_answers_with_older_weights_again_until_another_start_and_beyo
     config["tenants"][0]["pin"] = {"weights": version}
     file.write_text(yaml.safe_dump(config | {"window_s": WINDOW_S}))
     assert "taken up" in finished(site.start("reload", "run"))
-    comes_to_answer(url, version)  # from the next window on
+    site.until("rolled_back", 4)  # with the next window
+    comes_to_answer(url, version)
     refuses(site, f"tenants.turned.pin.weights is {version}", "rollback", "run", "turned", "first")
     site.processes.append(process)
     with nothing_left(process):
