@@ -29,7 +29,7 @@ help:
 	@echo "make demo-live    set up torch as well (6 GB), then serve and retrain real models on shares of this CPU: five minutes"
 	@echo "                  STATE=DIR: beside another controller of this user's, with a state of its own"
 	@echo "make demo-share   the same with two models that take turns in shared instances, then the same requests simulated: five minutes"
-	@echo "make demo-serve   serve two models before clients: a burst, a tenant that comes, a stop, a second start: five minutes"
+	@echo "make demo-serve   serve two models before clients: a burst, a tenant that comes and learns, a stop, a second start: five minutes"
 	@echo "make test    set up, then run the tests but for the slow ones: six minutes"
 	@echo "make test-slow    the tests that take more than half a second each: five minutes; CI runs them, too"
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
