@@ -112,7 +112,7 @@ def require_layout(config: Config, changes: Iterable[ChangedKey], origin: str) -
 
 
 def restarts(config: Config, changes: Sequence[ChangedKey]) -> str:
-    """Which workers start again where a service takes up this config, which has the changes, as far as that is known.
+    """Which workers start again where a service takes up this config with these changes, before there is a plan.
 
     A layout that stays is what a plan may not change; any other is for the plan to say, which is not made yet.
     """

@@ -14,7 +14,7 @@ DIGITS = 6
 class Feedback:
     """By tenant and version of its weights, the newest labels of answers, in the pieces in which they came.
 
-    As many as are needed. Where no versions are told apart, all answers are of one without a name.
+    As many as are needed. Where models have no versions, all answers are of one without a name.
     """
 
     def __init__(self) -> None:

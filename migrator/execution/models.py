@@ -97,7 +97,7 @@ class Models(Protocol):
         """Of the window that was opened last, what was estimated of its retrainings by tenant; ``None``: by config."""
 
     def version(self, tenant: str) -> str:
-        """Of the weights that the tenant is to answer with; empty where no versions are told apart."""
+        """Of the weights that the tenant is to answer with; empty where models have none."""
 
     def change_tenants(self, tenants: Sequence[Tenant], window: int, now_s: float) -> None:
         """These are the tenants from now on; who comes has the model that is given for the window.
@@ -148,7 +148,7 @@ class TabledModels:
         self._opened: dict[int, dict[str, float]] = {}
         self.accuracies = {tenant.name: AccuracyHistory() for tenant in tenants}
 
-    def version(self, tenant: str) -> str:  # noqa: ARG002 - none is told apart
+    def version(self, tenant: str) -> str:  # noqa: ARG002 - it has none
         """Empty."""
         return ""
 

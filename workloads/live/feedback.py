@@ -30,7 +30,7 @@ class Answered:
     """The answers to one tenant's requests that had an id, for ``keep_s`` seconds.
 
     An id is kept as eight bytes of its digest; a single answer with its second and its version's number in one, so that
-    a million of them take about 100 MiB. Of a tenant's versions the last 4,096 are told apart.
+    a million of them take about 100 MiB. It knows the last 4,096 versions of a tenant.
     """
 
     def __init__(self, keep_s: float) -> None:
