@@ -110,9 +110,10 @@ class Staying:
                 if own is not None and own.accuracy is not None and own.version != stay.handed:
                     dropped[name] = own.version
         absent = [name for name in names if name not in stays and name not in service.serves]
+        learners = {one.name for one in held.tenants_of(self._gpu) if one.learning is not None}
         for name in absent:
             if held.target_of(name) == self._gpu and not held.sources_of(name, self._gpu):
-                node = held.lost.get(name)
+                node = held.lost.get(name) if name in learners else None
                 told = f"the config's, as what it had learned was lost with node {node}" if node else ""
                 stays[name] = _Stay(number=since.get(name, 0), told=told)
         self._lacks = frozenset(absent) - stays.keys()

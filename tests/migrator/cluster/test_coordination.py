@@ -35,6 +35,9 @@ def three_nodes() -> dict[str, Any]:
     live(data)
     one = {**A, "backend": "nvml"}
     gpus(one, {**one, "name": "b", "node": "n2"}, {**one, "name": "c", "node": "n3", "count": 2})(data)
+    (learner,) = [own for own in data["tenants"] if own["name"] == "language"]
+    del learner["input"], learner["classes"]
+    learner["learning"] = {"benchmark": "digits"}
     return data
 
 
@@ -554,6 +557,7 @@ def test_weights_that_are_lost_with_their_node_are_said_to_be(nodes: Nodes) -> N
     assert told_of(own, "language") == "the config's, as what it had learned was lost with node n1"
     assert known(nodes, own, "language") == ""
     assert nodes.service(home_of(own, "language")).tenants["language"].weights_from == told_of(own, "language")
+    assert told_of(own, "vision.0") == "", "which learns nothing"
 
 
 @pytest.mark.parametrize("returns", [False, True], ids=["stays away", "goes back at once"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import runpy
 import secrets
 import shutil
@@ -19,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -77,10 +78,14 @@ def until(holds: Callable[[], object], limit_s: float = 90.0) -> float:
     raise AssertionError(said or "it does not hold")
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def free_port(n: int = 1) -> int:
+    """The first of ``n`` ports in a row that nobody has, nor is given by the kernel unasked."""
+    while True:
+        first = random.randrange(20_000, 30_000)
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + n):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
 
 
 def command(pid: int) -> list[str]:
@@ -185,7 +190,7 @@ class Site:
             "cluster": {"gpus": entries},
             "window_s": WINDOW_S,
             "profiles": str(self.folder / "profiles.csv"),
-            "front_door": {"port": free_port()},
+            "front_door": {"port": free_port(3)},
             "forecast": {"history_s": 2 * WINDOW_S, "half_life_s": WINDOW_S},
             "planner": {"planning_s": 1, "switch_s": 0.5, "max_schedules": 50},
             "tenants": [{"name": name, **tenant} for name in self.TENANTS],
@@ -527,11 +532,11 @@ def test_what_was_learned_follows_a_tenant_off_a_drained_node_and_answers_as_it_
 
     if RunningCluster.names():
         nodes.down_command(address=site.address)
-    site.config.write_text(yaml.safe_dump(learning.document(site.folder, free_port())))
+    site.config.write_text(yaml.safe_dump(learning.document(site.folder, free_port(2))))
     site.out = site.folder / "learning"
     site.routes = f"127.0.0.1:{free_port()}"
     nodes.up_command(site.config, address=site.address, out=site.out, routes=site.routes)
-    tell(f"services that learn: ready after {until(site.is_settled):.1f} s")
+    tell(f"services that learn: ready after {until(site.is_settled, 240.0):.1f} s")
     (home,) = [gpu for gpu in site.status["gpus"] if "learns" in gpu["tenants"]]
     learned_s = until(lambda: "learns" in served_weights(site.logs(home["name"])[-1]))
     own = served_weights(site.logs(home["name"])[-1])["learns"]

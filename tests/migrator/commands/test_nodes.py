@@ -284,8 +284,8 @@ def test_traces_are_no_clients(call: Call, config: Callable[..., Path]) -> None:
     def traced(data: dict[str, Any]) -> None:
         for one in data["tenants"]:
             one["arrivals"] = {"rate_rps": 5}
-            for key in ("input", "classes"):
-                one.pop(key)
+            for key in ("input", "classes", "learning"):
+                one.pop(key, None)
         for gpu in data["cluster"]["gpus"]:
             gpu.pop("backend")
         del data["front_door"]
