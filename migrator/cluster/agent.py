@@ -17,13 +17,13 @@ from msgspec.json import encode
 
 from executor.files import read_input, write_whole
 from migrator.cluster.assigned import ASSIGNED, Assigned, GpuReport, LastGoodput, Moved, NodeReport, Stamp
-from migrator.cluster.staying import Serving, Staying
+from migrator.cluster.staying import LearningService, Staying
 from migrator.config.sections import Config
 
 ASSIGNED_FILE = "assigned.json"
 
 
-class KeptService(Serving, Protocol):
+class KeptService(LearningService, Protocol):
     """One GPU's service."""
 
     def keep(self, config: Config | None, number: int) -> GpuReport:

@@ -118,7 +118,7 @@ class Moved(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedWeights:
     """Weights that a tenant learned on a GPU.
 
     Attributes:

@@ -23,7 +23,7 @@ from yaml import safe_load
 
 from executor.files import open_appended, open_emptied, read_input, write_whole
 from executor.processes import boot_id, born
-from migrator.cluster.assigned import GpuReport, LastGoodput, Learned
+from migrator.cluster.assigned import GpuReport, LastGoodput, LearnedWeights
 from migrator.config.reading import config_yaml
 from migrator.config.sections import Config
 from migrator.errors import LogError
@@ -101,25 +101,25 @@ class GpuService:
 
     @property
     def serves(self) -> tuple[str, ...]:
-        """As :attr:`migrator.cluster.staying.Serving.serves`."""
+        """As :attr:`migrator.cluster.staying.LearningService.serves`."""
         return () if self._record is None else self._record.serves
 
     @property
     def ends(self) -> bool:
-        """As :attr:`migrator.cluster.staying.Serving.ends`."""
+        """As :attr:`migrator.cluster.staying.LearningService.ends`."""
         return self._record is not None and self._record.ends
 
-    def learned(self, tenant: str) -> Learned | None:
-        """As :meth:`migrator.cluster.staying.Serving.learned`."""
+    def learned(self, tenant: str) -> LearnedWeights | None:
+        """As :meth:`migrator.cluster.staying.LearningService.learned`."""
         if self._record is None or tenant not in self._record.serves:
             return None
         run = Path(self._record.run)
         with suppress(LogError):
             if (own := served_weights(read_log(run)).get(tenant)) is not None and own.file is not None:
-                return Learned(own.file, own.version, own.accuracy)
+                return LearnedWeights(own.file, own.version, own.accuracy)
         (entry,) = [one for one in safe_load(self._record.config)["tenants"] if one["name"] == tenant]
         first = first_weights(run, tenant) if entry.get("weights") is None else None
-        return None if first is None else Learned(first, FIRST, None)
+        return None if first is None else LearnedWeights(first, FIRST, None)
 
     def goodput(self) -> LastGoodput:
         """As ``KeptService.goodput``."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from executor.errors import brief
 from executor.files import read_input, write_whole
-from migrator.cluster.assigned import Assigned, Learned, Moved
+from migrator.cluster.assigned import Assigned, LearnedWeights, Moved
 from migrator.config.sections import AccuracyConfig, TenantConfig
 
 STAYING_FILE = "staying.json"
@@ -30,7 +30,7 @@ MOST_BYTES = 2**40
 """Of a tenant's weights."""
 
 
-class Serving(Protocol):
+class LearningService(Protocol):
     """What there is to know of a GPU's service."""
 
     @property
@@ -41,7 +41,7 @@ class Serving(Protocol):
     def ends(self) -> bool:
         """Whether it ends, and another one begins without what this one learned."""
 
-    def learned(self, tenant: str) -> Learned | None:
+    def learned(self, tenant: str) -> LearnedWeights | None:
         """The newest weights that the tenant answers with, if it has learned any there."""
 
 
@@ -89,7 +89,7 @@ class Staying:
         """Likewise."""
         return self._lacks
 
-    def follow(self, held: Assigned, service: Serving) -> None:
+    def follow(self, held: Assigned, service: LearningService) -> None:
         """Know who comes and goes by the assignment in force."""
         names, since = held.served_by(self._gpu), held.since.get(self._gpu, {})
         stays, dropped = dict(self._own.stays), {} if held.is_closed else dict(self._own.dropped)
@@ -123,7 +123,7 @@ class Staying:
         """Those of the tenants that may be served now, with the weights that they came with."""
         return [_with(one, self._own.stays[one.name]) for one in tenants if one.name in self._own.stays]
 
-    def hand(self, tenant: str, service: Serving) -> Moved | None:
+    def hand(self, tenant: str, service: LearningService) -> Moved | None:
         """What the tenant answers with here, for where it goes; ``None``: it is not here."""
         stay = self._own.stays.get(tenant)
         if stay is None:
@@ -159,7 +159,7 @@ class Staying:
         self._lacks -= {tenant}
         self._keep(replace(self._own, stays=self._own.stays | {tenant: stay}))
 
-    def _words(self, own: Learned) -> str:
+    def _words(self, own: LearnedWeights) -> str:
         return f"{own.version} of {self._gpu}"
 
     def _keep(self, own: _Stays) -> None:

@@ -19,7 +19,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from migrator.cluster.agent import ASSIGNED_FILE, Agent
-from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, Learned, Move, Moved, NodeReport, Stamp
+from migrator.cluster.assigned import Assigned, GpuReport, LastGoodput, LearnedWeights, Move, Moved, NodeReport, Stamp
 from migrator.cluster.coordinator import GRACE_S, JOIN_S, Coordinator
 from migrator.cluster.routes import Routes, routes_in
 from migrator.config.cluster import ClusterConfig
@@ -54,7 +54,7 @@ class Steady:
         folder.mkdir(parents=True, exist_ok=True)
         self._gpu, self._folder, self._before = folder.name, folder, frozenset[str]()
         self.tenants: dict[str, TenantConfig] = {}
-        self._learned: dict[str, Learned] = {}
+        self._learned: dict[str, LearnedWeights] = {}
         self.ends = False
 
     @classmethod
@@ -80,7 +80,7 @@ class Steady:
         """Learn something, on top of what is known."""
         file = self._folder / f"{len([*self._folder.iterdir()])}.safetensors"
         file.write_text(f"{self.knows(tenant)}{self._gpu} ")
-        self._learned[tenant] = Learned(file, file.stem, 0.5)
+        self._learned[tenant] = LearnedWeights(file, file.stem, 0.5)
 
     def knows(self, tenant: str) -> str:
         """Where it was learned what the tenant answers with."""
@@ -89,7 +89,7 @@ class Steady:
         weights = self.tenants[tenant].weights
         return "" if weights is None else Path(weights).read_text()
 
-    def learned(self, tenant: str) -> Learned | None:
+    def learned(self, tenant: str) -> LearnedWeights | None:
         return self._learned.get(tenant)
 
     def goodput(self) -> LastGoodput:

@@ -13,7 +13,7 @@ import pytest
 
 from executor.processes import born
 from migrator.cluster import services
-from migrator.cluster.assigned import GpuReport, LastGoodput, Learned
+from migrator.cluster.assigned import GpuReport, LastGoodput, LearnedWeights
 from migrator.cluster.services import GpuService
 from migrator.config.sections import Config
 from migrator.log.report import report_of
@@ -97,9 +97,9 @@ def test_what_a_tenant_learned_is_what_serves_by_the_log_or_what_the_service_tra
     first = run / "live" / "weights" / "mobile" / "first" / "final.safetensors"
     first.parent.mkdir(parents=True)
     first.touch()
-    assert service.learned("mobile") == Learned(first, "first", None)
+    assert service.learned("mobile") == LearnedWeights(first, "first", None)
     (run / "w").touch()
-    assert service.learned("mobile") == Learned(run / "w", "window-0", 0.9)
+    assert service.learned("mobile") == LearnedWeights(run / "w", "window-0", 0.9)
     assert service.learned("vision.0") is None
 
 
