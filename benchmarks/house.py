@@ -122,9 +122,13 @@ def _part(module: str, folder: str) -> str:
 
 
 def _imported(text: str) -> set[str]:
-    """Names of modules that the text imports, and of what it imports from them."""
-    found = set[str]()
-    for node in ast.walk(ast.parse(text)):
+    """Names of modules that the text imports as it runs, and of what it imports from them."""
+    found, nodes = set[str](), [*ast.walk(ast.parse(text))]
+    typing = (node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    left_out = {id(one) for node in typing for one in ast.walk(node)}
+    for node in nodes:
+        if id(node) in left_out:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
