@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,21 +23,15 @@ from migrator.cluster.engine import (
     gpus_taken,
     nodes_of_ray,
 )
-from migrator.cluster.planning import TenantPlacer
 from migrator.commands.options import RUNS, Assignments, ConfigFile, Json, nameable, with_examples
 from migrator.config.cluster import ClusterConfig, cluster_in
 from migrator.config.reading import config_data
 from migrator.errors import AgentError, ConfigError, InfeasibleError, MigratorError
 from migrator.terminal.console import counted, escape, output, print_json, program, progress, warn
-from migrator.terminal.parallel import n_cores
 from migrator.views.cluster import print_cluster_status
 
 Address = Annotated[str, typer.Option(metavar="HOST:PORT", help="The Ray cluster's. Default: the one of this machine.")]
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The cluster's; not needed where one is up.")]
-
-
-Placed = tuple[dict[str, tuple[str, ...]], dict[str, str]]
-"""By GPU its tenants; and who is on none, with the reason."""
 
 
 @with_examples("cluster up shop.yaml --address head:6379")
@@ -63,7 +57,7 @@ def up_command(
 
     Raises:
         MigratorError: A file, node, GPU or store cannot be used, or the cluster is up.
-        InfeasibleError: A tenant is on no GPU; nothing is begun then.
+        InfeasibleError: A tenant is on no GPU; no service is begun then.
         AgentError: No agent could be begun.
     """
     data, origin = config_data(config, assignments or ())
@@ -74,16 +68,17 @@ def up_command(
     _require_nodes(gpus, nodes_of_ray(), origin)
     if cluster.run.name in RunningCluster.names():
         raise MigratorError(f"a cluster {cluster.run.name} is up; {program()} cluster down {cluster.run.name} ends it")
-    sets = _all_placed(partial(_placed, cluster), len(cluster.gpus), origin)
     folder = (out or RUNS / cluster.run.name).absolute()
-    base = Assigned(number=0, author="", path=str(config.absolute()), document=data, sets=sets, nodes=tuple(gpus))
+    base = Assigned(number=0, author="", path=str(config.absolute()), document=data, sets={}, nodes=tuple(gpus))
     begun = ClusterSetup(cluster.run.name, str(folder), gpus, door)
-    with progress().status("beginning agents"), RunningCluster.begun(begun) as running:
+    with ExitStack() as stack:
+        with progress().status("beginning agents"):
+            running = stack.enter_context(RunningCluster.begun(begun))
         if not volatile:
             _require_lasting(running, address)
         if not running.ask("has_token"):
             warn("RAY_AUTH_MODE is not token on the head: whoever reaches Ray's port runs code there")
-        number = running.ask("assign", base)
+        number = running.ask("assign", replace(base, sets=_all_placed(running, base, origin)))
     name = escape(cluster.run.name)
     output().print(f"{name} is up, with assignment {number}; services begin in {escape(str(folder))}")
     output().print(f"  {escape(program())} cluster status {name}", soft_wrap=True)
@@ -143,26 +138,19 @@ def _door_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _all_placed(place: Callable[[], Placed], n_gpus: int, origin: str) -> dict[str, tuple[str, ...]]:
-    """By GPU its tenants, as ``place`` says.
+def _all_placed(running: RunningCluster, base: Assigned, origin: str) -> dict[str, tuple[str, ...]]:
+    """By GPU its tenants, where those of ``base`` are served now.
 
     Raises:
         InfeasibleError: A tenant is on no GPU.
     """
-    with progress().status(f"looking for who goes on which of {counted(n_gpus, 'GPU')}"):
-        sets, unplaced = place()
+    with progress().status(f"looking for who goes on which of {counted(len(base.cluster.gpus), 'GPU')}"):
+        found: tuple[dict[str, tuple[str, ...]], dict[str, str]] = running.ask("place", base)
+    sets, unplaced = found
     if unplaced:
         tenant, reason = next(iter(unplaced.items()))
         raise InfeasibleError(f"{origin}: tenant {tenant} is on no GPU: {reason}")
     return sets
-
-
-def _placed(cluster: ClusterConfig) -> Placed:
-    placer = TenantPlacer(n_cores())
-    try:
-        return placer(cluster, {})
-    finally:
-        placer.close()
 
 
 @with_examples("cluster apply shop.yaml", "cluster apply shop.yaml --yes")
@@ -201,7 +189,7 @@ def apply_command(
     drained = tuple(node for node in gpus if state_of.get(node) == "drained")
     path = str(config.absolute())
     base = Assigned(number=0, author="", path=path, document=data, sets=here, nodes=usable, drained=drained)
-    sets = _all_placed(partial(running.ask, "place", base), len(standing), origin)
+    sets = _all_placed(running, base, origin)
     before, after = ({name: gpu for gpu, own in each.items() for name in own} for each in (now, sets))
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):

@@ -86,7 +86,6 @@ def ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Engine:
     monkeypatch.setattr(nodes, "connect", lambda _: None)
     monkeypatch.setattr(nodes, "nodes_of_ray", lambda: known)
     monkeypatch.setattr(nodes, "RunningCluster", engine)
-    monkeypatch.setattr(nodes, "_placed", lambda cluster: placed(cluster, {}))
     return engine
 
 
@@ -314,9 +313,9 @@ def test_a_store_that_forgets_is_refused_unless_that_is_wanted(
 def test_a_tenant_that_is_on_no_gpu_is_named(
     call: Call, config: Callable[..., Path], ray: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "_placed", lambda *_: ({}, {"vision.1": "no room"}))
+    monkeypatch.setattr(ray.actor, "_placer", lambda *_: ({}, {"vision.1": "no room"}))
     code, _, err = call("cluster", "up", config())
-    assert (code, "tenant vision.1 is on no GPU: no room" in err, ray.begun_with) == (3, True, [])
+    assert (code, "tenant vision.1 is on no GPU: no room" in err, ray.up) == (3, True, [])
 
 
 def test_agents_that_cannot_be_begun_are_an_error_of_devices(
