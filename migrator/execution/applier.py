@@ -448,6 +448,7 @@ class Applier:
         for loan in self.loans:
             if loan.owner.tenant not in tenants:
                 self.give_back(loan)
+        tenants = {name: _as_before_if_unserved(own, self._tenants.get(name)) for name, own in tenants.items()}
         self._tenants, self._there = {**self._tenants, **tenants}, frozenset(tenants)
         self._workers.change_tenants(tenants)
         self._joint_servings = joint_servings or self._joint_servings
@@ -462,8 +463,8 @@ class Applier:
         profile = live.placement.profile.name
         joint = self._joint_servings(members).get(profile, {}) if live.is_shared else {}
         for name in members:
-            worker, is_served = live.workers[name], profile in self._tenants[name].operating_points
-            if worker.is_over or not (name in joint if live.is_shared else is_served):
+            worker = live.workers[name]
+            if worker.is_over or (live.is_shared and name not in joint):
                 continue
             self._workers.serve_by(live.instance_id, name, joint.get(name))
             if worker.servers:
@@ -885,8 +886,8 @@ class Applier:
             tuple(name for name in live.owner.members if name in self._there),
             live.placement.profile.name,
         )
-        if len(members) > 1 and tenant in members:
-            return self._joint_servings(members)[profile][tenant]
+        if len(members) > 1 and tenant in members and profile in (joint := self._joint_servings(members)):
+            return joint[profile][tenant]
         return self._tenants[tenant].operating_points[profile]
 
 
@@ -1017,6 +1018,16 @@ class Inline(Executor):
         except GpuError as error:
             done.set_exception(error)
         return done
+
+
+def _as_before_if_unserved(own: Tenant, before: Tenant | None) -> Tenant:
+    """The tenant with its earlier way on profiles that cannot serve it as is asked: a worker there may start again."""
+    points = {} if before is None else before.operating_points
+    return (
+        own
+        if points.keys() <= own.operating_points.keys()
+        else replace(own, operating_points={**points, **own.operating_points})
+    )
 
 
 def _busy_s(live: Live, busy_until_s: Mapping[str, float], now_s: float) -> float:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from migrator.config.reading import validate_config
 from migrator.execution import events
 from migrator.execution.instances import Instances
+from migrator.execution.posing import tenants_that_run
 from migrator.execution.simulated import simulated_parts
 from migrator.execution.tenancies import Tenancy
 from migrator.inputs.assembly import assemble_run
@@ -188,6 +189,22 @@ def test_another_slo_counts_at_once_in_what_stands(tmp_path: Path, pools: Any) -
         return limits
 
     assert found == limits(shorter[0]) != limits(setting)
+
+
+def test_a_worker_starts_again_where_its_pool_cannot_be_served_as_is_asked(tmp_path: Path) -> None:
+    own = {**MOVING, "windows": 1, "sharing": {"pools": [[*BOTH]]}}
+    setting, traffic = of(*BOTH, changes=own)
+    parts = simulated_parts(setting, traffic, policy_of("migrator"))
+    carried_out(tmp_path / "run", setting, parts)
+    shorter, _ = of(*BOTH, changes={**own, "tenants.0.slo_ms": 12, "tenants.1.slo_ms": 30})
+    assert shorter.joint_points.of(BOTH).infeasible
+    assert isinstance(parts.sharing, Instances)
+    applier = parts.sharing._applier
+    applier.change_tenants(tenants_that_run(shorter), shorter.joint_servings)
+    live = next(one for one in applier._live.values() if one.is_inference)
+    applier._workers.stop(live.instance_id, "vision")
+    applier.failed(live, "vision")
+    assert live.worker("vision").n_starts == 1
 
 
 def test_a_layout_that_is_listed_stays_whoever_comes_and_whatever_is_asked(tmp_path: Path) -> None:
