@@ -34,7 +34,7 @@ help:
 	@echo "make test-slow    the tests that take more than half a second each: five minutes; CI runs them, too"
 	@echo "make test-long    more seeds and examples of what make test has, what takes the oracles long, and a few long tests: a quarter of an hour"
 	@echo "make test-live    set up torch and Avalanche as well (6 GB), then run the tests that need them"
-	@echo "make test-ray    set up Ray as well (240 MB), then begin two nodes, and kill what can be killed: four minutes"
+	@echo "make test-ray    set up Ray as well (240 MB), then begin two nodes, and kill what can be killed: five minutes"
 	@echo "make test-crash       kill runs 200 times at random moments, take them up again; end 100 by signals: minutes"
 	@echo "make check   ruff, formatting, mypy, import contracts, who opens files; limits of code, links and commands of the documentation"
 	@echo "make format  let ruff rewrite what it can"
