@@ -143,7 +143,7 @@ class TabledModels:
 
     def __init__(self, tenants: Sequence[Tenant], window_s: float) -> None:
         self._tenants = {tenant.name: tenant for tenant in tenants}
-        self._window_s = window_s
+        self._known, self._window_s = self._tenants, window_s  # who left is known, whose retraining may still end
         self._learned = defaultdict[str, _Learned](_Learned)
         self._opened: dict[int, dict[str, float]] = {}
         self.accuracies = {tenant.name: AccuracyHistory() for tenant in tenants}
@@ -161,6 +161,7 @@ class TabledModels:
                 self.accuracies[tenant.name] = AccuracyHistory({now_s: accuracy})
                 self._opened.setdefault(window, {})[tenant.name] = accuracy
         self._tenants = {tenant.name: tenant for tenant in tenants}
+        self._known = {**self._known, **self._tenants}
 
     def open(self, window: int) -> tuple[float, ...]:
         """What the models in service give from the window's start on, by tenant."""
@@ -187,7 +188,7 @@ class TabledModels:
         A checkpoint is named by the part of the retraining that it comes after. It is served only where it is better
         than what is served.
         """
-        own = self._tenants[tenant]
+        own = self._known[tenant]
         gave = self._gave(own, window, option, checkpoint)
         at_window = int(at_s // self._window_s)
         if at_window != window:

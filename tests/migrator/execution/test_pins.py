@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from migrator.config.reading import validate_config
@@ -221,6 +221,7 @@ PINS = st.sampled_from([{}, {"layout": True}, {"retraining": False}, {"layout": 
 
 
 @settings(max_examples=examples(15), deadline=None)
+@example(first={}, coming=[(13, ("vision",), {})], pools="off")  # who goes is being retrained
 @given(
     first=PINS,
     coming=st.lists(st.tuples(st.integers(4, 700), st.sampled_from([BOTH, ALL, ("vision",)]), PINS), max_size=3),
