@@ -792,6 +792,7 @@ def test_a_service_answers_with_older_weights_again_until_another_start_and_beyo
     config["tenants"][0]["pin"] = {"weights": version}
     file.write_text(yaml.safe_dump(config | {"window_s": WINDOW_S}))
     assert "taken up" in finished(site.start("reload", "run"))
+    site.processes.append(process)
     site.until("rolled_back", 4)  # with the next window
     comes_to_answer(url, version)
     refuses(site, f"tenants.turned.pin.weights is {version}", "rollback", "run", "turned", "first")
@@ -894,6 +895,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_a_pool_that_comes_and_goes_keeps_its_workers_and_loses_no_request(site: Site) -> None:
     config = ("run", "config.yaml", "--out", "run", "--state", "state", "--windows", "3")
     finished(site.start(*config, "--set", "planner.replan_every_s=never", program=("-c", REPARTITIONS)))
@@ -956,6 +958,7 @@ def trainer_of(zygote: int) -> int:
     raise AssertionError("nobody retrains")
 
 
+@pytest.mark.long
 def test_who_is_struck_during_a_loan_gives_the_instance_back_and_it_is_lent_again(site: Site) -> None:
     process = site.run("--windows", "3", *LENT)
     site.until("ready", task="retraining")
