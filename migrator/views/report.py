@@ -322,8 +322,8 @@ def _of_forecasts(report: Report) -> Iterator[str]:
         yield f"[bold yellow]the forecaster failed {_times(n_failed)}[/]: {escape(report.failed_forecasts[0])}"
     if report.unknown_s:
         window, most_s = max(report.unknown_s.items(), key=lambda one: one[1])
-        what = f"of {counted(len(report.unknown_s), 'window')}, at most {most_s:,} s (window {window}), and were filled"
-        yield f"[bold yellow]nobody counted[/] some seconds of the past of clients in forecasts {what}"
+        what = f"in forecasts of {counted(len(report.unknown_s), 'window')}, at most {most_s:,} s (window {window})"
+        yield f"[bold yellow]nobody counted[/] some seconds of clients' past, which were filled {what}"
 
 
 def _print_trouble(trouble: Trouble, console: Console) -> None:

@@ -5,6 +5,7 @@ Figures that do not fit beside each other make a second block; on a very narrow 
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -417,13 +418,24 @@ def _retrained(log: ReadLog, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _labelled(log: ReadLog, report: Report) -> Iterator[tuple[str, str]]:
-    """What clients said of answers, beside the accuracy that the last window began with."""
+    """What clients said of answers, what was expected of these, and the accuracy that the last window began with."""
     told = [(name, own.judged) for name, own in report.tenants.items() if own.judged and own.judged[0]]
     known = known_of(log)
     for place, (name, (n, n_right)) in enumerate(told):
         in_force = known[max(known)][name].accuracy_before
-        text = f"{escape(name)}: {n_right / n:.1%} right of {n:,} answers; the accuracy in force is {in_force:.1%}"
+        worths = [*_worths(report, name)]
+        n_known = sum(n_own for n_own, _ in worths)
+        expected = f"expected {sum(map(math.prod, worths)) / n_known:.1%}, " if n_known else ""
+        said = f"{n_right / n:.1%} right of {n:,} answers"
+        text = f"{escape(name)}: {said}; {expected}now in force {in_force:.1%}"
         yield "" if place else "labels", text
+
+
+def _worths(report: Report, name: str) -> Iterator[tuple[int, float]]:
+    """By window how many labels there are, and the tenant's accuracy as it was in force for answers in time."""
+    for own in (window.tenants[name] for window in report.windows if name in window.tenants):
+        if own.judged is not None and own.expected_goodput is not None and own.requests.in_time:
+            yield own.judged[0], own.expected_goodput / own.requests.in_time
 
 
 def _by_window(found: Sequence[NewModel], name: str) -> Iterator[tuple[int, list[NewModel]]]:

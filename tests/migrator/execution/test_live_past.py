@@ -172,7 +172,7 @@ def test_a_run_that_goes_on_knows_the_past_but_for_the_outage(tmp_path: Path, as
     report = report_of(log)
     assert report_to_json(report)["unknown_s"] == {1: 1, 2: 13, 3: 9}
     (said,) = (line for line in alarms(report) if "nobody counted" in line)
-    assert "in forecasts of 3 windows, at most 13 s (window 2), and were filled" in said
+    assert "which were filled in forecasts of 3 windows, at most 13 s (window 2)" in said
 
 
 @contextmanager

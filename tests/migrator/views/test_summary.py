@@ -134,13 +134,16 @@ def test_requests_of_clients_are_expected_to_be_right_and_refused_ones_have_thei
     assert not re.search(r"\bright +goodput|missed", text)
 
 
-def test_what_clients_said_of_answers_stands_beside_the_accuracy_in_force() -> None:
+def test_what_clients_said_of_answers_stands_beside_what_was_expected_of_them() -> None:
     log = json.loads(json.dumps(run_of(2, unlabelled, simulated=False)))
     for one in log:
         if one["kind"] == "window_finished":
             one["tenants"]["language"]["judged"] = [10, 7]
-    text = printed(records.log_of(*log), 100)
-    assert re.search(r"labels +language: 70\.0% right of [1-9]\d* answers; the accuracy in force is \d+\.\d%", text)
+    found = records.log_of(*log)
+    own = [window.tenants["language"] for window in report_of(found).windows]
+    expected = sum(one.expected_goodput / one.requests.in_time for one in own) / len(own)
+    said = rf"labels +language: 70\.0% right of {10 * len(own)} answers; expected {expected:.1%}, now in force \d+\.\d%"
+    assert re.search(said, printed(found, 100))
 
 
 def test_a_run_that_no_client_asked_anything_has_a_report() -> None:
